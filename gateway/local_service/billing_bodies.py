@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from gateway.contract.billing import DAY, FOCUS, FOCUS_VERSION, MAX_PARTS, MAX_ROWS, MONTH, REPLACE_DAILY, REVISION
+from gateway.contract.currencies import REMEDY, is_currency
 from gateway.local_service.amounts import EXACT, parse_decimal
 from gateway.local_service.checks import Fields, as_list, as_object, choice, present, text, whole
 from gateway.local_service.errors import Invalid
@@ -38,7 +39,6 @@ _COLUMNS: Final = _NUMBERS | {
 }
 _FREE_COLUMN: Final = re.compile(r"(?:resource/tag:|k8s/).{1,256}", re.DOTALL)
 _PLAIN_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
-_CURRENCY: Final = re.compile(r"[A-Z]{3}")
 
 FOCUS_COSTS: Final = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 FOCUS_TIMES: Final = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
@@ -246,8 +246,8 @@ def _focus_start(row: Fields, day: str) -> int:
 
 
 def _check_currency(value: object) -> None:
-    if not isinstance(value, str) or _CURRENCY.fullmatch(value) is None:
-        raise Invalid("invalid_BillingCurrency", "BillingCurrency: three capital letters are needed")
+    if not isinstance(value, str) or not is_currency(value):
+        raise Invalid("invalid_BillingCurrency", f"BillingCurrency: {REMEDY} is needed")
 
 
 def _time(row: Fields, name: str) -> datetime:

@@ -231,6 +231,19 @@ async def test_a_revision_that_is_in_force_may_come_divided_otherwise_and_writte
     assert await costs_of(client) == ["1", "2"]
 
 
+@pytest.mark.parametrize("currency", ["ABC", "XXX", "XTS", "usd", "USDT", "€", ""])
+async def test_a_currency_that_iso_4217_does_not_have_replaces_nothing(client: Client, currency: str) -> None:
+    await client.post(DROPS, day_of(charge("4")))
+    for drop in (
+        day_of(charge(BillingCurrency=currency), revision="b" * 64),
+        day_of(charge(), revision="b" * 64, costs={currency: "1.5"}),
+        day_of(charge(BillingCurrency=currency), revision="b" * 64, parts=2, row_count=2),
+    ):
+        reply = await client.post(DROPS, drop)
+        assert (reply.status, reply.json["error"]["type"]) == (400, "invalid_BillingCurrency")
+    assert await costs_of(client) == ["4"]
+
+
 async def test_a_charge_on_the_last_day_of_the_calendar_is_no_fault(client: Client) -> None:
     times = {
         "BillingPeriodStart": "9999-12-01T00:00:00Z", "BillingPeriodEnd": "9999-12-31T23:00:00Z",
