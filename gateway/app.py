@@ -23,7 +23,7 @@ from gateway.admin.parts import PARTS, Running
 from gateway.admin.session import open_access
 from gateway.archive.staging import CONTROL, SERVICE, remove_left
 from gateway.billing.lane import BillingLane
-from gateway.billing.requests import BillingRequests
+from gateway.billing.requests import BillingRequests, RelayRequests
 from gateway.budgets.book import Budgets
 from gateway.common.background import run_in_background
 from gateway.common.maintenance import Maintained, maintain
@@ -33,7 +33,7 @@ from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config, refuse_open_intake
 from gateway.config.values import Address, TcpAddress
 from gateway.contract.errors import CannotStart
-from gateway.delivery.assembly import start_billing, start_delivery
+from gateway.delivery.assembly import start_billing, start_delivery, start_relay
 from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.backfill import add_named
 from gateway.devices.own import own_device
@@ -52,6 +52,7 @@ from gateway.observability.telemetry.assembly import build_push, tracer_of
 from gateway.pricing.watch import open_prices
 from gateway.receiver.assembly import build_gate, build_receiver, open_routes
 from gateway.receiver.authenticator import KeyAuthenticator
+from gateway.receiver.billing_drops import billing_drop_routes
 from gateway.receiver.forwarded import budget_state_route, liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from gateway.senders.store import WRITE_EVERY_S, SenderStore
@@ -111,6 +112,7 @@ class Gateway:
             await self._open_stores()
             await self._open_ingest()
             await self._start_delivery()
+            self.relay = await start_relay(self.config, self._stack, self.lanes, self._control, self._now_ms)
             await self._start_insights()
             self.billing = await start_billing(
                 self.config, self._stack, self.lanes, self._control, self.usage, self.spool.gateway_id, self._now_ms
@@ -241,6 +243,7 @@ class Gateway:
             upstream=self.lanes.liveness.status,
             reader=self.intake.pipeline.parser.reader.status,
             billing=lambda: None if self.billing is None else self.billing.status(),
+            billing_relay=self.relay.status,
         )
         intake_log = IntakeLog(self.status.not_ready, self.spool.commit_seconds, lambda: self.settler.held_s)
         logs = [
@@ -309,7 +312,11 @@ class Gateway:
         """Bind what takes requests; the last step of the start."""
         addresses = self.config.listen
         reading = KeyAuthenticator(self.keys)
-        self._further = [liveness_route(self._rounds, reading), budget_state_route(self.budgets, reading)]
+        self._further = [
+            liveness_route(self._rounds, reading),
+            budget_state_route(self.budgets, reading),
+            *billing_drop_routes(self.relay, self._senders.senders),
+        ]
         gate = build_gate(self.config, self.keys)
         self.receiver = build_receiver(
             self.config,
@@ -340,6 +347,7 @@ class Gateway:
             usage=self.usage,
             users=self._user_forgetter(),
             billing=BillingRequests(None if self.billing is None else self.billing.book, self.billing, self._now_ms),
+            billing_relay=RelayRequests(self._control, self.relay),
             now_ms=self._now_ms,
             backup=self._backup(),
         )

@@ -44,13 +44,15 @@ class BillingCalls:
     def can_validate(self) -> bool:
         return self.client.keyring.grants(VALIDATE_SCOPE)
 
-    async def drop(self, batch: Batch) -> Dropped:
-        """Post the batch's one record, which is the body."""
+    async def drop(self, batch: Batch, *, repeatable: bool = True) -> Dropped:
+        """Post the batch's one record, which is the body. *repeatable*: to carry it out twice is
+        to carry it out once.
+        """
         path = self.client.preset.billing_drops.format(connection_id=quote(self.connection, safe=""))
         answer = await self._post(path, batch, DROP_SCOPE, idempotency_key(batch, self.client.gateway_id))
         if not isinstance(answer, Answer):
             return Dropped(answer)
-        outcome = batch_outcome(self.client, answer, batch, BODY)
+        outcome = batch_outcome(self.client, answer, batch, BODY, repeatable=repeatable)
         return Dropped(outcome, isinstance(outcome, Delivered) and _is_partial(answer))
 
     async def validate(self, batch: Batch) -> Outcome:

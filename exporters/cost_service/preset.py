@@ -39,7 +39,12 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = {
     "document": Preset(),
-    "cloudzero": Preset(idempotency_header="cloudzero-idempotency-key", unit_cost_create=""),
+    "cloudzero": Preset(
+        idempotency_header="cloudzero-idempotency-key",
+        unit_cost_create="",
+        billing_drops="/v2/connections/billing/anycost/{connection_id}/billing_drops",
+        validate_billing_drop="/v2/connections/billing/anycost/validate_billing_drop",
+    ),
 }
 
 
@@ -49,9 +54,10 @@ UNPUBLISHED: Mapping[str, tuple[str, ...]] = {
 }
 """Preset -> names in it that no public document of the service states: ours are assumed."""
 NOT_SENT: Mapping[str, str] = {
-    "cloudzero": "billing drops (AnyCost Stream) are not sent: costs travel with the AI records alone",
+    "cloudzero": "billing drops (AnyCost Stream) are not sent: costs travel with the AI records alone;"
+    " those of senders are forwarded",
 }
-"""Preset -> what its service takes besides and this gateway does not send."""
+"""Preset -> what its service takes besides and this gateway does not send by itself."""
 
 
 def preset_notes(name: str, overrides: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from gateway.admin.parts import AdminParts, Running
 from gateway.admin.registry import AdminStores
 from gateway.admin.server import admin_app
 from gateway.admin.session import AdminAccess
-from gateway.billing.requests import BillingRequests
+from gateway.billing.requests import BillingRequests, RelayRequests
 from gateway.budgets.book import Budgets
 from gateway.config.model import Config, operators_of
 from gateway.delivery.embedded import EmbeddedService
@@ -56,6 +56,7 @@ def build_admin(
     usage: UsageQueries,
     users: UserForgetter,
     billing: BillingRequests,
+    billing_relay: RelayRequests,
     now_ms: Callable[[], int],
     backup: BackupSource,
 ) -> web.Application:
@@ -95,6 +96,7 @@ def build_admin(
         usage=usage,
         users=users,
         billing=billing,
+        billing_relay=billing_relay,
         calls=spool,
         backup=backup,
     )

@@ -1,12 +1,16 @@
-"""The operations on billing drops: what was dropped, and that a month goes out."""
+"""The operations on billing drops: what was dropped, that a month goes out, and the drops of
+senders that this gateway forwards.
+"""
 
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from gateway.admin.operation import Answer, Call, Json, Operation
-from gateway.billing.requests import BillingRequests
+from gateway.admin.operation import Answer, Call, Json, Listed, Operation
+from gateway.billing.relay_tables import RELAYED, STATES
+from gateway.billing.requests import BillingRequests, RelayRequests
 from gateway.common.body import Body
+from gateway.lists.conventions import envelope, read_request
 
 BILLING: Final = "/v2/billing"
 
@@ -31,6 +35,21 @@ async def send(billing: BillingRequests, call: Call[SendBilling]) -> dict[str, A
     body = call.body
     work = billing.plan if body.dry_run else billing.send
     return await work(body.month, partly_known=body.partial)
+
+
+async def relayed(relay: RelayRequests, call: Call[None]) -> dict[str, Any]:
+    """Raises BadListRequest."""
+    request = read_request(RELAYED.shape, call.query)
+    return envelope(RELAYED.shape, request, await relay.page(request))
+
+
+async def retry(relay: RelayRequests, call: Call[None]) -> dict[str, Any]:
+    await relay.retry(call.path["drop_id"])
+    return {"id": call.path["drop_id"], "state": "waiting"}
+
+
+async def remove(relay: RelayRequests, call: Call[None]) -> None:
+    await relay.remove(call.path["drop_id"])
 
 
 # ---- the table
@@ -104,3 +123,47 @@ SEND: Final = Operation(
     )),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[BillingRequests, Any], ...]] = (SHOW, SEND)
+
+RELAY: Final = f"{BILLING}/relayed"
+RELAY_LANE: Final = _object(
+    connection=_TEXT,
+    state={"type": "string", "enum": ["ok", "retrying", "held", "off"]},
+    reason=_TEXT_OR_NULL | {"description": "Why it is not ok."},
+    waiting=_COUNT | {"description": "Drops that the upstream does not have yet, or of whose day it lacks parts."},
+    waiting_bytes=_COUNT,
+    refused=_COUNT,
+)
+RELAYED_DROP: Final = _object(
+    id=_TEXT,
+    connection=_TEXT,
+    month=_MONTH,
+    operation=_TEXT,
+    row_count=_COUNT,
+    bytes=_COUNT,
+    key=_TEXT_OR_NULL | {"description": "Name of the key under which it came; null on open intake."},
+    state={
+        "type": "string",
+        "enum": [*STATES],
+        "description": "`sent`: the upstream has it, and lacks other parts of its day. `expired`: given up for room.",
+    },
+    refused=_TEXT_OR_NULL | {"description": "Why the upstream refused it."},
+    accepted_at={"type": "string", "format": "date-time"},
+    ended_at={"type": ["string", "null"], "format": "date-time"},
+)
+
+RELAYED_LIST: Final = Operation(
+    method="GET", path=RELAY, id="listRelayedDrops", tag="Billing",
+    summary="Billing drops of senders: those that wait, were refused, or were delivered in the last seven days",
+    handler=relayed, answer=Listed(RELAYED.shape, "RelayedDrop"),
+)  # fmt: skip
+RETRY: Final = Operation(
+    method="POST", path=f"{RELAY}/{{drop_id}}/retry", id="retryRelayedDrop", tag="Billing",
+    summary="Send a refused drop again, before those that came after it",
+    handler=retry, answer=Answer("It waits again.", _object(id=_TEXT, state=_TEXT)),
+)  # fmt: skip
+REMOVE: Final = Operation(
+    method="DELETE", path=f"{RELAY}/{{drop_id}}", id="removeRelayedDrop", tag="Billing",
+    summary="Give up a drop that waits or was refused",
+    handler=remove, answer=Answer("It is given up.", status=204),
+)  # fmt: skip
+RELAY_OPERATIONS: Final[tuple[Operation[RelayRequests, Any], ...]] = (RELAYED_LIST, RETRY, REMOVE)

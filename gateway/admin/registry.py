@@ -32,7 +32,7 @@ from gateway.admin.lanes import Lanes
 from gateway.admin.operation import AnyOperation, Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import SpoolFiles, StatusSource
-from gateway.billing.requests import BillingRequests
+from gateway.billing.requests import BillingRequests, RelayRequests
 from gateway.budgets.book import Budgets
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
@@ -50,6 +50,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *calls.OPERATIONS,
     *users.OPERATIONS,
     *billing.OPERATIONS,
+    *billing.RELAY_OPERATIONS,
     *insights.OPERATIONS,
     *budgets.OPERATIONS,
     *views.OPERATIONS,
@@ -83,6 +84,7 @@ class AdminStores:
     usage: UsageQueries | None = None
     users: UserForgetter | None = None
     billing: BillingRequests | None = None
+    billing_relay: RelayRequests | None = None
     calls: SettledReader | None = None
     backup: BackupSource | None = None
 
@@ -99,6 +101,7 @@ class AdminStores:
         yield from _bound(calls.OPERATIONS, self.calls)
         yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(billing.OPERATIONS, self.billing)
+        yield from _bound(billing.RELAY_OPERATIONS, self.billing_relay)
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(budgets.OPERATIONS, self.budgets)
         yield from _bound(views.OPERATIONS, self.views)

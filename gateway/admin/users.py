@@ -11,7 +11,7 @@ from gateway.usage.forgetting import UserForgetter
 BEYOND: Final = (
     "the upstream and every exporter's target: they keep what was delivered; ask them to delete or anonymise the user",
     "backups of this gateway, and files that an exporter wrote",
-    "what senders and operators put into usage events, unit-cost records, device labels, comments, and names of keys, budgets and views",
+    "what senders and operators put into usage events, unit-cost records, billing drops, device labels, comments, and names of keys, budgets and views",
 )
 """What a user's name may be in that the gateway does not remove it from."""
 

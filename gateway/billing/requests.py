@@ -1,13 +1,19 @@
 """What operations ask of billing drops, in a running gateway or on the files of a stopped one."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from gateway.billing import relay_tables
 from gateway.billing.book import BillingBook
 from gateway.billing.content import DayContent, day_text
 from gateway.billing.lane import BillingLane
+from gateway.billing.relay import BillingRelay
 from gateway.contract.billing import MONTH
 from gateway.contract.errors import BadPayload, NotFound
+from gateway.lists.conventions import ListRequest, Page
+from gateway.lists.table import fetch_page
+from gateway.storage.database import Database
 from gateway.usage.tally import HOUR_MS
 
 LAST_MONTH: Final = "9999-12"
@@ -68,6 +74,34 @@ class BillingRequests:
         if self._book is None:
             raise NotFound(NOT_CONFIGURED)
         return self._book
+
+
+class RelayRequests:
+    """What operations ask of the drops that senders gave to this gateway. Every method raises
+    DatabaseUnavailable.
+    """
+
+    def __init__(self, database: Database, relay: BillingRelay | None) -> None:
+        """*relay* is None where no gateway runs."""
+        self._database = database
+        self._relay = relay
+
+    async def page(self, request: ListRequest) -> Page:
+        return await self._database.read(partial(fetch_page, table=relay_tables.RELAYED, request=request))
+
+    async def retry(self, drop_id: str) -> None:
+        """Send a refused drop again. Raises NotFound."""
+        if self._relay is None:
+            is_refused = await self._database.write(partial(relay_tables.retry, drop_id=drop_id)) is not None
+        else:
+            is_refused = await self._relay.retry(drop_id)
+        if not is_refused:
+            raise NotFound("no refused drop has this id")
+
+    async def remove(self, drop_id: str) -> None:
+        """Give up a drop that waits or was refused. Raises NotFound."""
+        if not await self._database.write(partial(relay_tables.remove, drop_id=drop_id)):
+            raise NotFound("no drop that waits or was refused has this id")
 
 
 def checked_month(text: str) -> str:

@@ -50,3 +50,29 @@ def billing_send(
 
     work = print_plan if dry_run else send_month
     sys.exit(asyncio.run(work(config_of(config_file, data_dir), month, partly_known=partial, as_json=as_json)))
+
+
+@billing.command("relayed")
+@config_option
+@data_dir_option
+@click.option("--state", "states", multiple=True, help="waiting, sent, delivered, refused or expired; may be repeated.")
+@click.option("--retry", metavar="ID", help="Send a refused drop again.")
+@click.option("--remove", metavar="ID", help="Give up a drop that waits or was refused.")
+@json_option
+def billing_relayed(
+    config_file: Path | None,
+    data_dir: Path | None,
+    states: tuple[str, ...],
+    retry: str | None,
+    remove: str | None,
+    as_json: bool,  # noqa: FBT001 as above
+) -> None:
+    """Show the billing drops of senders that this gateway forwards, or change one of them."""
+    from gateway.cli.billing_relay import change_drop, print_relayed  # noqa: PLC0415 as above
+
+    config = config_of(config_file, data_dir)
+    if retry is not None and remove is not None:
+        raise click.UsageError("--retry and --remove exclude each other")
+    if retry is None and remove is None:
+        sys.exit(asyncio.run(print_relayed(config, states, as_json=as_json)))
+    sys.exit(asyncio.run(change_drop(config, retry=retry, remove=remove)))

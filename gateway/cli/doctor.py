@@ -310,6 +310,8 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         yield of_liveness(upstream)
     if (billing := status.get("billing")) is not None:
         yield of_billing(billing)
+    for connection in status.get("billing_relay", ()):
+        yield of_relay(connection)
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         remedy = "docs/operations.md, `When the spool is damaged or lost`; then `spool acknowledge`"
         yield Finding("fault", "spool", why, remedy)
@@ -381,6 +383,21 @@ def of_billing(lane: Mapping[str, Any]) -> Finding:
         text = f"{plural(lane['days_refused'], 'day is', 'days are')} refused"
         return Finding("fault", what, text, "`billing show --month YYYY-MM` states why; then `billing send`")
     return Finding("ok", what, f"ok, {days}")
+
+
+def of_relay(connection: Mapping[str, Any]) -> Finding:
+    """Of the drops that senders gave to the gateway for one connection."""
+    what, state = f"billing connection {connection['connection']}", connection["state"]
+    waiting = plural(connection["waiting"], "drop of senders waits", "drops of senders wait")
+    if state != "ok":
+        level: Level = "warning" if state == "retrying" else "fault"
+        reason = connection["reason"] or "no reason is known"
+        remedy = NO_SCOPE_REMEDY if "key that can be read grants" in reason else BILLING_REMEDY
+        return Finding(level, what, f"{state}, {waiting}: {reason}", remedy)
+    if connection["refused"]:
+        text = f"{plural(connection['refused'], 'drop of senders was', 'drops of senders were')} refused"
+        return Finding("fault", what, text, "`billing relayed --state refused` states why; then --retry or --remove ID")
+    return Finding("ok", what, f"ok, {waiting}")
 
 
 def of_lane(name: str, lane: LaneStatus) -> Finding:

@@ -20,7 +20,8 @@ from gateway.admin.operation import Operation
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import StatusSource
 from gateway.billing.book import BillingBook
-from gateway.billing.requests import BillingRequests
+from gateway.billing.requests import BillingRequests, RelayRequests
+from gateway.billing.tables import make_billing_tables
 from gateway.budgets.book import Budgets
 from gateway.cli.offline_spool import OfflineBackup, OfflineLanes, OfflineSpool
 from gateway.cli.options import with_remedy
@@ -148,6 +149,13 @@ async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
 
 
 @asynccontextmanager
+async def _billing_relay(config: Config) -> AsyncIterator[RelayRequests]:
+    async with _usage(config) as usage:
+        await make_billing_tables(usage.database)
+        yield RelayRequests(usage.database, None)
+
+
+@asynccontextmanager
 async def _views(config: Config) -> AsyncIterator[Views]:
     async with _usage(config) as usage:
         yield await Views.open(usage.database, now_ms=wall_ms)
@@ -197,6 +205,7 @@ BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
 VIEWS: Final = Subject("views", INBOUND.database, _views)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
 BILLING: Final = Subject("usage", INBOUND.database, _billing)
+BILLING_RELAY: Final = Subject("billing drops", INBOUND.database, _billing_relay)
 USERS: Final = Subject("spool", DATABASE, _users)
 
 

@@ -125,6 +125,10 @@ class NameInUse(GatewayError):
     """Another of its kind has the name."""
 
 
+class ConnectionInUse(GatewayError):
+    """This gateway itself drops to the billing connection."""
+
+
 class TooManyKept(GatewayError):
     """As many are kept as may be; none is evicted, so a further one is refused."""
 

@@ -26,6 +26,8 @@ PING_SCOPE = "ai-control-plane:ping-device"
 READ_COSTS_SCOPE = "billing:read_costs"
 READ_DIMENSIONS_SCOPE = "billing:read_dimensions"
 MCP_SCOPE = "ai-hub:mcp"
+DROP_SCOPE = "connections:create_billing_external_billing_drop"
+VALIDATE_DROP_SCOPE = "connections:create_billing_external_validate_billing_drop"
 
 SEND_AI_TELEMETRY = "send-ai-telemetry"
 SEND_BILLING_DATA = "send-billing-data"
@@ -103,13 +105,13 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope("container:get-clusters", "Kubernetes Clusters"),
     Scope("container:update-cluster", "Kubernetes Clusters"),
     Scope(
-        "connections:create_billing_external_billing_drop",
+        DROP_SCOPE,
         "Send Billing Data",
         write_only=True,
         use_case=SEND_BILLING_DATA,
     ),
     Scope(
-        "connections:create_billing_external_validate_billing_drop",
+        VALIDATE_DROP_SCOPE,
         "Send Billing Data",
         write_only=True,
         use_case=SEND_BILLING_DATA,

@@ -12,10 +12,14 @@ from gateway.billing.book import BillingBook, BillingSettings
 from gateway.billing.content import first_hour
 from gateway.billing.lane import BillingLane
 from gateway.billing.lane_store import LANE
+from gateway.billing.relay import BillingRelay
+from gateway.billing.relay_store import LANE as RELAY
+from gateway.billing.tables import make_billing_tables
 from gateway.config.model import Billing, Config, Upstream, refuse_shared_totals
 from gateway.contract.errors import CannotStart
 from gateway.delivery.embedded import EmbeddedService
 from gateway.delivery.lanes import Lanes, OnSent
+from gateway.delivery.relayed_bodies import read_relayed
 from gateway.devices.lane import DeviceLane
 from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
@@ -89,6 +93,27 @@ def billing_settings(options: Billing, upstream: Upstream | None) -> BillingSett
         close_after_s=options.close_after_s,
         since_hour=None if options.since is None else first_hour(options.since.isoformat()),
     )
+
+
+async def start_relay(
+    config: Config, stack: AsyncExitStack, lanes: Lanes, control: Database, now_ms: Callable[[], int]
+) -> BillingRelay:
+    """Start the lanes of relayed billing drops; *stack* stops them. Raises DatabaseUnavailable."""
+    await make_billing_tables(control)
+    relay = BillingRelay(
+        control,
+        lanes.billing_calls,
+        read_relayed,
+        own_connection=None if config.billing is None else config.billing.connection,
+        clock=SystemClock(),
+        chance=random.random,
+        now_ms=now_ms,
+        attempts=lanes.attempts[RELAY],
+    )
+    lanes.on_new_keys.append(relay.wake)
+    stack.push_async_callback(relay.stop)
+    await relay.start()
+    return relay
 
 
 async def start_billing(

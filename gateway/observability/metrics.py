@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.billing.lane import BillingStatus
+from gateway.billing.relay import ConnectionStatus
 from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap
@@ -104,6 +105,8 @@ class Status(TypedDict):
     upstream: NotRequired["UpstreamStatus"]
     billing: NotRequired[BillingStatus | None]
     """Null where no billing connection is configured."""
+    billing_relay: NotRequired[Sequence[ConnectionStatus]]
+    """Drops of senders, by connection: those that wait or were refused."""
     version: NotRequired[str]
 
 
@@ -290,13 +293,17 @@ BILLING_DAYS: Final = Name(
 BILLING_STATE: Final = Name(
     "telemetry_gateway_billing_state", "gauge", "1 for the state that the lane of billing drops is in.", ("state",)
 )
+RELAYED_DROPS: Final = Name(
+    "telemetry_gateway_billing_relayed_drops", "gauge",
+    "Billing drops of senders that wait for the upstream, or that it refused.", ("state",),
+)  # fmt: skip
 UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label is the release that runs.", ("version",))
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_BYTES, LANE_STATE,
     LANE_RESTARTS, LANE_UNNAMED_REFUSALS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
     UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS,
-    BILLING_DAYS, BILLING_STATE, UP,
+    BILLING_DAYS, BILLING_STATE, RELAYED_DROPS, UP,
 )  # fmt: skip
 
 EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -337,6 +344,7 @@ class StatusCollector(Collector):
             yield family(DEVICES, [((state,), n) for state, n in status["devices"]["states"].items()])
             yield family(ENROLMENTS, [((), status["devices"]["enrolments_waiting"])])
         yield from billing_metrics(status.get("billing"))
+        yield relay_metric(status.get("billing_relay", ()))
         if "version" in status:
             yield family(UP, [((status["version"],), 1)])
 
@@ -385,6 +393,11 @@ def billing_metrics(billing: BillingStatus | None) -> Iterator[Metric]:
     counts = {"due": billing["days_due"], "refused": billing["days_refused"], "dropped": billing["days_dropped"]}
     yield family(BILLING_DAYS, [((state,), n) for state, n in counts.items()])
     yield family(BILLING_STATE, [((state,), float(billing["state"] == state)) for state in LANE_STATES])
+
+
+def relay_metric(connections: Sequence[ConnectionStatus]) -> Metric:
+    waiting, refused = (sum(each[state] for each in connections) for state in ("waiting", "refused"))
+    return family(RELAYED_DROPS, [(("waiting",), waiting), (("refused",), refused)])
 
 
 def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:

@@ -7,6 +7,8 @@ from importlib.metadata import version
 from exporters.pacing import LaneState
 from gateway.billing.lane import BillingStatus
 from gateway.billing.lane_store import LANE
+from gateway.billing.relay import ConnectionStatus
+from gateway.billing.relay_store import LANE as RELAY
 from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
@@ -52,6 +54,7 @@ class StatusReport:
     upstream: Callable[[], UpstreamStatus]
     billing: Callable[[], BillingStatus | None]
     """None where no billing connection is configured."""
+    billing_relay: Callable[[], Sequence[ConnectionStatus]]
 
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
@@ -72,6 +75,7 @@ class StatusReport:
             "reader": self.reader(),
             "upstream": self.upstream(),
             "billing": self.billing(),
+            "billing_relay": self.billing_relay(),
             "version": version(DISTRIBUTION),
         }
 
@@ -88,10 +92,15 @@ class StatusReport:
         return lanes
 
     def logged_lanes(self) -> dict[str, LaneShown]:
-        """The lanes, and that of billing drops, whose days are what is pending."""
+        """The lanes; that of billing drops, whose days are what is pending; and one for each
+        connection that drops of senders wait for.
+        """
         lanes: dict[str, LaneShown] = {**self.lanes()}
         if (billing := self.billing()) is not None:
             lanes[LANE] = {"pending": billing["days_due"], "state": billing["state"], "reason": billing["reason"]}
+        for each in self.billing_relay():
+            name = f"{RELAY} {each['connection']}"
+            lanes[name] = {"pending": each["waiting"], "state": each["state"], "reason": each["reason"]}
         return lanes
 
     def stuck_lanes(self) -> dict[str, tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gateway.contract.errors import (
     BadPayload,
     BadRecord,
+    ConnectionInUse,
     DeviceUnknown,
     EnrolmentRefused,
     Forbidden,
@@ -76,6 +77,7 @@ ANSWERS: dict[type[BaseException], Answer] = {
     DeviceUnknown: Answer(404, 5),
     EnrolmentRefused: Answer(422, 9),
     NameInUse: Answer(409, 6),
+    ConnectionInUse: Answer(409, 9),
     LaneNotHeld: Answer(409, 9),
     TooManyKept: Answer(409, 9),
     MethodNotAllowed: Answer(405, 12),

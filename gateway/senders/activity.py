@@ -207,6 +207,7 @@ PREFIXES: Final = {
     "/v1/devices": "devices",
     "/v2/ai-control-plane/devices": "devices",
     "/v2/ai-telemetry/records": "records",
+    "/v2/connections/billing/external": "billing",
 }
 SOURCE: Final = "/v1/sources/"
 NATIVE: Final = {path: source.name for source in SOURCES.values() for path in source.native_paths}

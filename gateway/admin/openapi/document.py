@@ -61,7 +61,11 @@ def gateway_document() -> Json:
     for shared in (insights.LIST, budgets.STATE):
         admin["paths"][shared.path]["get"]["servers"] = [*ADMIN, *SENDERS]
     admin["components"]["schemas"] |= model_schemas(each.body for each in OPERATIONS if each.body is not None)
-    admin["components"]["schemas"]["BillingStatus"] = billing.LANE
+    admin["components"]["schemas"] |= {
+        "BillingStatus": billing.LANE,
+        "BillingRelayStatus": billing.RELAY_LANE,
+        "RelayedDrop": billing.RELAYED_DROP,
+    }
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),
         written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),

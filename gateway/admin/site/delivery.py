@@ -51,6 +51,7 @@ def delivery(status: Status) -> dict[str, Any]:
         "further_reasons": max(0, len(reasons) - MOST_REASONS),
         "spool": status.get("spool"),
         "billing": status.get("billing"),
+        "billing_relay": status.get("billing_relay", ()),
         "upstream": status.get("upstream"),
         "liveness": LIVENESS,
     }

@@ -1,6 +1,7 @@
 """Whether to worry, and about what: the sentences at the top of the overview. Pure."""
 
 from gateway.billing.lane import BillingStatus
+from gateway.billing.relay import ConnectionStatus
 from gateway.common.plural import plural
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus, Status
@@ -26,6 +27,8 @@ def faults_of(status: Status) -> list[str]:
     faults += waiting.values()
     if (billing := status.get("billing")) is not None:
         faults += of_billing(billing)
+    for connection in status.get("billing_relay", ()):
+        faults += of_relay(connection)
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         faults.append(why)
     refused = letters_to_look_at(status)
@@ -40,6 +43,17 @@ def of_billing(lane: BillingStatus) -> list[str]:
     if lane["days_refused"]:
         days = plural(lane["days_refused"], "day was", "days were")
         faults.append(f"{days} refused by the billing connection")
+    return faults
+
+
+def of_relay(connection: ConnectionStatus) -> list[str]:
+    """What is wrong with the drops of senders for one connection."""
+    name, waiting = connection["connection"], plural(connection["waiting"], "drop waits", "drops wait")
+    faults = []
+    if connection["state"] != "ok":
+        faults.append(f"billing connection {name} is {connection['state']}, and {waiting}")
+    if connection["refused"]:
+        faults.append(f"{plural(connection['refused'], 'drop was', 'drops were')} refused by billing connection {name}")
     return faults
 
 

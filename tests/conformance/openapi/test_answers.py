@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import httpx
 import orjson
 import pytest
 
@@ -21,6 +22,7 @@ from gateway.local_service.openapi.document import service_document
 from gateway.sources.catalogue import SOURCES
 from tests.conformance.openapi.conftest import OTHER_SCOPE, GatewayPorts, Port, ServicePort
 from tests.support.described import Described
+from tests.unit.local_service.test_billing import day_of
 
 Json = dict[str, Any]
 
@@ -612,6 +614,47 @@ def test_billing_drops_of_the_service_answer_as_described(service: ServicePort, 
     assert port.ask("PATCH", f"{connections}/none", {"status": "active"}).status_code == 404
     assert port.ask("DELETE", one).status_code == 204
     assert port.ask("DELETE", one).status_code == 404
+
+
+def test_billing_drops_of_senders_answer_as_described(gateway: GatewayPorts) -> None:
+    senders, admin, base = gateway.senders, gateway.admin, "/v2/connections/billing/external"
+    drop = example(gateway_document(), "RelayedBillingDrop")
+    assert senders.ask("POST", f"{base}/validate_billing_drop", drop).json()["connection"]["row_count"] == 1
+    assert senders.ask("POST", f"{base}/validate_billing_drop", {}).status_code == 400
+    assert senders.ask("POST", f"{base}/conn-1/billing_drops", drop).status_code == 409
+    assert senders.ask("POST", f"{base}/none/billing_drops", drop).json()["connection"]["state"] == "waiting"
+    keyed = {"Idempotency-Key": "drop 1"}
+    waiting = senders.ask("POST", f"{base}/none/billing_drops", drop, keyed).json()["connection"]["drop_id"]
+    assert senders.ask("POST", f"{base}/none/billing_drops", {**drop, "operation": "sum"}, keyed).status_code == 422
+    assert admin.ask("GET", "/v2/billing/relayed?state=waiting&sort_key=connection").json()["relayed"][0]["id"]
+    assert admin.ask("GET", "/v2/billing/relayed?state=odd").status_code == 400
+    assert admin.ask("POST", f"/v2/billing/relayed/{waiting}/retry").status_code == 404
+    assert admin.ask("DELETE", f"/v2/billing/relayed/{waiting}").status_code == 204
+    assert admin.ask("DELETE", f"/v2/billing/relayed/{waiting}").status_code == 404
+    refused = refused_drop(gateway, base)
+    assert admin.ask("POST", f"/v2/billing/relayed/{refused}/retry").json() == {"id": refused, "state": "waiting"}
+
+
+def refused_drop(gateway: GatewayPorts, base: str) -> str:
+    """A day in two parts whose sums are not those of its manifest: the service knows that at the
+    second.
+    """
+    content = {"name": "connections", "scopes": ["connections:create_billing"], "by": "ops@example.com"}
+    key = gateway.admin.ask("POST", "/v2/service/keys", content).json()["secret"]
+    established = httpx.post(
+        f"{gateway.process.service_url}/v2/connections/billing",
+        json={"id": "conn-2", "name": "of senders"},
+        headers={"Authorization": key},
+    )
+    assert established.status_code == 201
+    for part in (1, 2):
+        taken = gateway.senders.ask("POST", f"{base}/conn-2/billing_drops", day_of(part=part, parts=2, row_count=9))
+    listed = "/v2/billing/relayed?state=refused"
+    found = gateway.process.process.wait_until(
+        lambda: gateway.admin.ask("GET", listed).json()["relayed"] or None, timeout_s=30, what="refused"
+    )
+    assert found[0]["id"] == taken.json()["connection"]["drop_id"]
+    return str(found[0]["id"])
 
 
 SERVICE_OPERATIONS = [(method, path) for method, path, _ in operations(service_document())]

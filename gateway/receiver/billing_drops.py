@@ -1,0 +1,44 @@
+"""Billing drops of senders, on the service's own paths and in its words (wire contract 6.5): this
+gateway keeps each and forwards it (`gateway.billing.relay`).
+"""
+
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from gateway.billing.relay import BillingRelay
+from gateway.contract.intake import Receipt, Sender
+from gateway.contract.scopes import DROP_SCOPE, VALIDATE_DROP_SCOPE
+from gateway.receiver.forwarded import ServiceManner, json_response
+from gateway.receiver.routes import BodyRoute, Route
+from gateway.senders.activity import Senders
+
+BASE: Final = "/v2/connections/billing/external"
+FORMAT: Final = "billing"
+"""As the list of senders names it."""
+
+
+def billing_drop_routes(relay: BillingRelay, senders: Senders) -> list[Route]:
+    def validate(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
+        return relay.validate(body)
+
+    async def drop(body: bytes, media: str, sender: Sender, connection: str) -> Receipt:
+        receipt = await relay.take(connection, body, sender)
+        senders.sent(sender.key, FORMAT, sender.product, (), len(body), receipt.items)
+        return receipt
+
+    manner = ServiceManner(of_connection)
+    return [
+        BodyRoute(f"{BASE}/validate_billing_drop", VALIDATE_DROP_SCOPE, manner, validate),
+        BodyRoute(f"{BASE}/{{connection_id}}/billing_drops", DROP_SCOPE, manner, drop),
+    ]
+
+
+def of_connection(receipt: Receipt) -> web.Response:
+    """200 `{"connection": {"drop_id", "month", "row_count", "state"}}`; of a drop that was only
+    checked, without the id and the state.
+    """
+    return json_response(orjson.dumps({"connection": dict(receipt.answer)}), HTTPStatus.OK)
