@@ -19,7 +19,7 @@ from gateway.cli.requests import KEYS, SERVICE_KEYS, Refused, ask
 from gateway.common.plural import plural
 from gateway.common.suggestions import nearest
 from gateway.config.model import Config
-from gateway.contract.scopes import CATALOGUE, USE_CASES, quoted, scope_name, use_case_name
+from gateway.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.record import LEGACY_NAME
 from gateway.lists.conventions import MAX_LIMIT
@@ -69,6 +69,7 @@ async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool
     body = {"by": person(asked["by"]), "labels": dict(asked["labels"]), **grant_fields(asked), **limit_fields(asked)}
     body |= {name: asked[name] for name in ("name", "description", "secret") if asked.get(name) is not None}
     key = await create_or_ask(place, body, is_sure=is_sure)
+    note_unused(place, key)
     if as_json:
         click.echo(json.dumps(key))
     elif "secret" in key:
@@ -77,6 +78,13 @@ async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool
     else:
         click.echo(f"key {key['name']} ({key['id']}) is imported")
     return 0
+
+
+def note_unused(place: KeyPlace, key: Mapping[str, Any]) -> None:
+    """Print which scopes of a senders' *key* open nothing."""
+    for scope in CATALOGUE:
+        if not place.of_service and scope.opens_nothing and scope.name in key.get("scopes", ()):
+            click.echo(f"{scope.name} {OPENS_NOTHING_TEXT}", err=True)
 
 
 async def import_missing(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
@@ -209,6 +217,7 @@ async def edit_key(place: KeyPlace, named: str, asked: Mapping[str, Any], *, as_
         raise click.UsageError("nothing is changed: see --help for what can be")
     key_id = await id_of(place, named)
     key = await place.ask(keys.EDIT, key_id, body={**body, "by": person(asked["by"])})
+    note_unused(place, key)
     if as_json:
         click.echo(json.dumps(key))
     else:
@@ -257,7 +266,13 @@ def print_scopes(*, as_json: bool) -> None:
     if as_json:
         use_cases = [{"managed": name, "name": shown, "scopes": granted_by(name)} for name, shown in USE_CASES.items()]
         rows = [
-            {"scope": s.name, "category": s.category, "write_only": s.write_only, "managed": s.use_case}
+            {
+                "scope": s.name,
+                "category": s.category,
+                "write_only": s.write_only,
+                "managed": s.use_case,
+                "opens_nothing": s.opens_nothing,
+            }
             for s in CATALOGUE
         ]
         click.echo(json.dumps({"managed": use_cases, "scopes": rows}))
@@ -268,7 +283,8 @@ def print_scopes(*, as_json: bool) -> None:
     for category, rows_of in groupby(CATALOGUE, key=lambda scope: scope.category):
         click.echo(f"\n{category} (--scope)")
         for scope in rows_of:
-            click.echo(f"  {scope.name}{'  write-only' if scope.write_only else ''}")
+            marks = ["write-only"] * scope.write_only + [OPENS_NOTHING_TEXT] * scope.opens_nothing
+            click.echo("  ".join(["", scope.name, *filter(None, [", ".join(marks)])]))
 
 
 def granted_by(use_case: str) -> list[str]:

@@ -62,7 +62,13 @@ def _on_gateway(command: Callable[..., None]) -> Callable[..., None]:
 
 def _grant_options(command: Command) -> Command:
     for option in (
-        click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="A fixed scope; may be repeated."),
+        click.option(
+            "--scope",
+            "scopes",
+            multiple=True,
+            metavar="SCOPE",
+            help="A fixed scope; may be repeated. `keys scopes` lists all, and those that open nothing at this gateway.",
+        ),
         click.option("--managed", multiple=True, metavar="USE_CASE", help="A managed use case; may be repeated."),
     ):
         command = option(command)

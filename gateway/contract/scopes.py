@@ -9,7 +9,7 @@ every key of that use case with no edit.
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.common.suggestions import nearest
 
@@ -48,6 +48,20 @@ class Scope(NamedTuple):
     whether a submission was accepted."""
     use_case: str | None = None
     """The managed use case that grants it; only a write-only scope may have one."""
+
+    @property
+    def opens_nothing(self) -> bool:
+        """Whether no route of the gateway asks for it: it is a name of the published interface."""
+        return self.name in OPENS_NOTHING or self.category in CATEGORIES_THAT_OPEN_NOTHING
+
+
+CATEGORIES_THAT_OPEN_NOTHING: Final = frozenset({
+    "Optimization & Savings", "Cost Allocation", "Container agent", "Kubernetes Clusters", "Manage Billing Connections",
+    "Roles & Access Control",
+})  # fmt: skip
+OPENS_NOTHING: Final = frozenset({"billing:read_resource_tags"})
+"""Of other categories."""
+OPENS_NOTHING_TEXT: Final = "opens nothing at this gateway"
 
 
 CATALOGUE: tuple[Scope, ...] = (

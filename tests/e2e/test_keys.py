@@ -320,9 +320,8 @@ def test_every_command_that_prints_data_prints_json(gateway: GatewayProcess) -> 
     assert SECRET.fullmatch(first["secret"])
     assert first["created_by"] == "me@example.com"
     catalogue = keys(gateway, "scopes", "--json").json
-    assert {"scope": "billing:read_costs", "category": "Cost & Usage Data", "write_only": False, "managed": None} in (
-        catalogue["scopes"]
-    )
+    costs = {"scope": "billing:read_costs", "category": "Cost & Usage Data", "write_only": False, "managed": None}
+    assert {**costs, "opens_nothing": False} in catalogue["scopes"]
     assert [each["managed"] for each in catalogue["managed"]] == ["send-ai-telemetry", "send-billing-data"]
     for command in (["list"], ["show", "sender"], ["edit", "sender", "--description", "d"], ["disable", "sender"]):
         assert "secret" not in keys(gateway, *command, "--json").json

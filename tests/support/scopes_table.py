@@ -19,8 +19,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "scopes.md"
 TEXT = """# Scopes
 
 Every scope of the catalogue, and what it guards here: at the gateway for an inbound key (senders' port
-and admin port; the admin token needs no scope), and at the local service. *Name only*: a key can have
-the scope, and nothing here asks for it. What the gateway's own keys to the upstream need:
+and admin port; the admin token needs no scope), and at the local service. *Opens nothing*: a key can
+have the scope, and nothing there asks for it; `keys scopes` and the page's form of a key mark such
+scopes for the gateway. What the gateway's own keys to the upstream need:
 [configuration.md](configuration.md#keys-to-the-service).
 
 AI gateways' own paths stand as `/v1/sources/…`; the few that clients choose themselves
@@ -44,8 +45,7 @@ Statements of the published interface that nothing here acts on; all others have
 | 5 | ai-hub:mcp: tools that write, and a person's sign-in | the tools read, under a key |
 | 2.3, 4.3, 6, 7, 8, 9 | what the text states to be "not shown" | chosen here: [lists.md](lists.md), [api.md](api.md) |
 """
-NAME_ONLY = "*name only*"
-NONE = "no route"
+NONE = "*opens nothing*"
 NATIVE = {path for path in gateway_document()["paths"] if path.startswith("/api/")} | {
     path for source in SOURCES.values() for path in source.native_paths
 }
@@ -84,8 +84,7 @@ def page() -> str:
 
 def row(scope: Scope, of_gateway: list[str], of_service: list[str]) -> str:
     managed = "" if scope.use_case is None else f" (`{scope.use_case}`)"
-    cells = [cell(of_gateway), cell(of_service)] if of_gateway or of_service else [NAME_ONLY, NAME_ONLY]
-    return f"| `{scope.name}`{managed} | {' | '.join(cells)} |\n"
+    return f"| `{scope.name}`{managed} | {cell(of_gateway)} | {cell(of_service)} |\n"
 
 
 def cell(routes: Iterable[str]) -> str:

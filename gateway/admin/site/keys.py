@@ -21,7 +21,7 @@ from gateway.admin.site.rendering import html
 from gateway.admin.site.shell import whole_page
 from gateway.admin.site.usage_question import usage_of
 from gateway.admin.site.view import Action, View, form_fields, posted, see
-from gateway.contract.scopes import CATALOGUE, USE_CASES
+from gateway.contract.scopes import CATALOGUE, USE_CASES, Scope
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.record import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS, NAME_MIN_CHARS
 
@@ -65,9 +65,9 @@ def choices(request: web.Request) -> dict[str, Any]:
     """What the form offers, for the template; who asks, where operators are configured and the
     connection names none.
     """
-    categories: dict[str, list[str]] = {}
+    categories: dict[str, list[Scope]] = {}
     for scope in CATALOGUE:
-        categories.setdefault(scope.category, []).append(scope.name)
+        categories.setdefault(scope.category, []).append(scope)
     operators = () if BY in request else store_of(request).operators.emails
     return {"use_cases": USE_CASES, "categories": categories, "lengths": LENGTHS, "operators": operators}
 

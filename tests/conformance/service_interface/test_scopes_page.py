@@ -1,10 +1,13 @@
-"""Part 5, 6: docs/scopes.md names what each scope guards here, or that it is a name only."""
+"""Part 5, 6: docs/scopes.md names what each scope guards here, or that it opens nothing. Where
+scopes are offered, those that open nothing at the gateway are marked.
+"""
 
 import re
 
 import pytest
 
 from gateway.admin.registry import OPERATIONS
+from gateway.contract.scopes import CATALOGUE
 from gateway.local_service.routes import ROUTES
 from gateway.receiver.admission import Admission
 from gateway.receiver.authenticator import OpenIntakeAuthenticator
@@ -30,11 +33,16 @@ def test_5_6_the_page_is_the_one_of_this_release() -> None:
     assert scopes_table.PAGE.read_text() == scopes_table.page(), "python -m tests.support.scopes_table"
 
 
-def test_5_6_every_scope_has_a_row_with_routes_or_is_a_name() -> None:
+def test_5_6_every_scope_has_a_row_with_routes_or_opens_nothing() -> None:
     assert list(rows()) == published.ALL_SCOPES
-    text = scopes_table.PAGE.read_text()
-    names = {scope for scope, routes in rows().items() if not any(routes)}
-    assert text.count(f"| {scopes_table.NAME_ONLY} | {scopes_table.NAME_ONLY} |") == len(names)
+    cells = [routes for both in rows().values() for routes in both]
+    assert scopes_table.PAGE.read_text().count(f"| {scopes_table.NONE} ") == sum(not routes for routes in cells)
+
+
+def test_5_6_a_scope_is_marked_where_it_is_offered_if_it_opens_nothing_at_the_gateway() -> None:
+    marked = {scope.name for scope in CATALOGUE if scope.opens_nothing}
+    assert marked == {name for name, (here, _) in rows().items() if not here}
+    assert not any(scope.use_case for scope in CATALOGUE if scope.opens_nothing), "every use case opens something"
 
 
 def test_5_6_every_route_of_the_local_service_stands_in_the_row_of_its_scope_and_no_other() -> None:
