@@ -1,63 +1,77 @@
 """The operation on settled calls: what became of each call that the spool still keeps, and why."""
 
-import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 
-from gateway.admin.operation import Answer, Call, Json, Operation
-from gateway.contract.errors import BadPayload
+from gateway.admin.operation import Call, Json, Listed, Operation
 from gateway.explain.outcomes import BECAUSE
+from gateway.lists.conventions import (
+    BadListRequest,
+    CursorPosition,
+    Filterable,
+    ListRequest,
+    ListShape,
+    Page,
+    Position,
+    Sort,
+    envelope,
+    read_request,
+)
+from gateway.observability.settled_calls import Found, Place, Search
 from gateway.observability.tap import FILTERS as TAP_FILTERS
-from gateway.observability.tap import Filters, Line, line_of, passes
-from spool.record import AI_TELEMETRY
+from gateway.observability.tap import Line
 from spool.store import SettledReader
 
-FILTERS: Final = (*TAP_FILTERS, "record_id")
-DEFAULT_LIMIT: Final = 50
-MAX_LIMIT: Final = 500
-MAX_DIGITS: Final = 9
-PAGE_BYTES: Final = 256 << 10
-MOST_BYTES: Final = 8 << 20
-"""Of records that one request looks through."""
+OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+CALL_LIST: Final = ListShape(
+    root="calls",
+    sort_keys=(),
+    default_sort=Sort("settled_at", "desc"),
+    filters=(
+        Filterable("outcome", OUTCOMES),
+        *(Filterable(name, (), is_open=True) for name in (*TAP_FILTERS, "record_id") if name != "outcome"),
+    ),
+    is_always_counted=False,
+)
 
-_CURSOR: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
-
-
-class CursorPosition(NamedTuple):
-    """Where a search goes on."""
-
-    before_seq: int
-    """Only chunks before this one are searched."""
-    passed_over: int
-    """Calls of the newest of them that the earlier request answered already."""
-
-
-class Search(NamedTuple):
-    """What a request asks for."""
-
-    filters: Filters
-    limit: int
-    position: CursorPosition | None
-    """None: from the newest call on."""
-
-
-class Found(NamedTuple):
-    lines: Sequence[Line]
-    looked_at: int
-    """Records."""
-    next: CursorPosition | None
-    """None: no older call is kept."""
+_PLACE: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
+"""`Place.before_seq` and `passed_over`, as a cursor holds them; its row id is `newer`."""
 
 
 async def listed(spool: SettledReader, call: Call[None]) -> dict[str, Any]:
-    """Raises BadPayload, SpoolError."""
-    found = await search(spool, read_search(call.query))
-    return {
-        "calls": [{**line, "because": because(line)} for line in found.lines],
-        "looked_at": found.looked_at,
-        "next_cursor": None if found.next is None else f"{found.next.before_seq}.{found.next.passed_over}",
-    }
+    """Raises BadListRequest, SpoolError."""
+    request = read_request(CALL_LIST, call.query)
+    return envelope(CALL_LIST, request, page_of(await search(spool, request)))
+
+
+async def search(spool: SettledReader, request: ListRequest) -> Found:
+    calls = Search(spool, {name: frozenset(values) for name, values in request.filters.items()})
+    if request.position is None:
+        return await calls.newest(request.limit)
+    place = place_of(request.position.place)
+    return await (calls.newer if request.position.backwards else calls.older)(place, request.limit)
+
+
+def page_of(found: Found) -> Page:
+    return Page(
+        items=[{**line, "because": because(line)} for line in found.lines],
+        total_count=found.total,
+        previous=Position(position_of(found.start), backwards=True) if found.start.newer else None,
+        next=None if found.end is None else Position(position_of(found.end), backwards=False),
+    )
+
+
+def position_of(place: Place) -> CursorPosition:
+    return CursorPosition(f"{place.before_seq}.{place.passed_over}", place.newer)
+
+
+def place_of(position: CursorPosition) -> Place:
+    """Raises BadListRequest."""
+    held = _PLACE.fullmatch(str(position.value))
+    if held is None or position.row_id < 0:
+        raise BadListRequest("cursor: it is no place in this list; begin without a cursor")
+    return Place(int(held[1]), int(held[2]), position.row_id)
 
 
 def because(line: Line) -> str | None:
@@ -65,62 +79,6 @@ def because(line: Line) -> str | None:
     if line["outcome"] == "kept":
         return "several reports of it were merged into one record" if line["reason"] else "it is a call of its own"
     return BECAUSE.get(line["reason"] or "")
-
-
-def read_search(query: Iterable[tuple[str, str]]) -> Search:
-    """Raises BadPayload."""
-    filters: dict[str, set[str]] = {}
-    own = {"limit": str(DEFAULT_LIMIT), "cursor": ""}
-    for name, value in query:
-        if name in own:
-            own[name] = value
-        elif name in FILTERS:
-            filters.setdefault(name, set()).add(value)
-        else:
-            raise BadPayload(f"{name} is not a parameter: one of {', '.join((*FILTERS, *own))} is needed")
-    limit = own["limit"]
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS and 1 <= int(limit) <= MAX_LIMIT):
-        raise BadPayload(f"limit: a number from 1 to {MAX_LIMIT} is needed")
-    return Search(filters, int(limit), read_cursor(own["cursor"]) if own["cursor"] else None)
-
-
-def read_cursor(text: str) -> CursorPosition:
-    """Raises BadPayload."""
-    found = _CURSOR.fullmatch(text)
-    if found is None:
-        raise BadPayload("cursor: the next_cursor of an answer is needed")
-    return CursorPosition(int(found[1]), int(found[2]))
-
-
-async def search(spool: SettledReader, asked: Search) -> Found:
-    """The newest calls that pass, the newest first. Ends after `limit` calls or `MOST_BYTES`;
-    `next` is where it goes on.
-    """
-    newest = CursorPosition(await spool.settled_seq(AI_TELEMETRY) + 1, 0)
-    before_seq, passed_over = newest if asked.position is None else asked.position
-    lines: list[Line] = []
-    looked_at = size = 0
-    while size < MOST_BYTES:
-        page = await spool.outcomes_before(AI_TELEMETRY, before_seq, most_bytes=PAGE_BYTES)
-        looked_at += len(page.items)
-        size += sum(len(record) for _, record in page.items)
-        passing = list(_passing(page.items, asked.filters))[passed_over:]
-        room = asked.limit - len(lines)
-        lines += passing[:room]
-        if len(passing) > room:
-            return Found(lines, looked_at, CursorPosition(before_seq, passed_over + room))
-        before_seq, passed_over = page.through_seq, 0
-        if not page.is_more:
-            return Found(lines, looked_at, None)
-        await asyncio.sleep(0)
-    return Found(lines, looked_at, CursorPosition(before_seq, 0))
-
-
-def _passing(items: Iterable[tuple[str, bytes]], filters: Filters) -> Iterator[Line]:
-    for outcome, record in items:
-        line = line_of(outcome, record)
-        if line is not None and passes(line, filters):
-            yield line
 
 
 # ---- the table
@@ -132,7 +90,7 @@ _COUNT: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
 _CALL: Final[Mapping[str, Json]] = {
     "at": {**_TEXT, "description": "The start of the call."},
     "received_at": _TEXT,
-    "outcome": {"type": "string", "enum": ["kept", "duplicate", "suppressed", "rejected", "ignored"]},
+    "outcome": {"type": "string", "enum": list(OUTCOMES)},
     "reason": {**_TEXT, "description": "As in the reasons of the status; null for a call of its own."},
     "because": {**_TEXT, "description": "The reason in words."},
     "kind": _TEXT,
@@ -154,36 +112,14 @@ _CALL: Final[Mapping[str, Json]] = {
     "source": {**_TEXT, "description": "The format in which it was reported."},
     "record_id": _TEXT,
 }
-_ANSWER: Final[Json] = {
-    "type": "object",
-    "required": ["calls", "looked_at", "next_cursor"],
-    "properties": {
-        "calls": {
-            "type": "array",
-            "items": {"type": "object", "required": list(_CALL), "properties": dict(_CALL)},
-        },
-        "looked_at": {"type": "integer", "minimum": 0, "description": "Records that this request looked through."},
-        "next_cursor": {**_TEXT, "description": "Goes on with older calls; null where none is kept."},
-    },
-}
-_PARAMETERS: Final[tuple[Json, ...]] = (
-    *(
-        {
-            "name": name,
-            "in": "query",
-            "description": "Filter; may be repeated to select several values.",
-            "schema": {"type": "array", "items": {"type": "string"}},
-        }
-        for name in FILTERS
-    ),
-    {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT}},
-    {"name": "cursor", "in": "query", "schema": {"type": "string", "pattern": f"^{_CURSOR.pattern}$"}},
-)
+CALL: Final[Json] = {"type": "object", "required": list(_CALL), "properties": dict(_CALL)}
 
 LIST: Final = Operation(
     method="GET", path=CALLS, id="listCalls", tag="Usage",
     summary="Calls that settled and are still kept, the newest first, and why each was counted as it was",
-    text="No content, no user. A request looks through 8 MiB of records at most; `next_cursor` goes on with older ones.",
-    handler=listed, query=_PARAMETERS, errors=(400, 503), answer=Answer("Calls.", _ANSWER),
+    text="No content, no user. A request reads 8 MiB of records at most. So a page may hold fewer calls than its"
+    " `limit`, or none, while `next_cursor` goes on with older ones. `total_count` and `page_count` are null where"
+    " more than 2 MiB of records follow the page.",
+    handler=listed, answer=Listed(CALL_LIST, "SettledCall"),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[SettledReader, Any], ...]] = (LIST,)

@@ -88,6 +88,8 @@ class ListShape:
     sort_keys: tuple[str, ...]
     default_sort: Sort
     filters: tuple[Filterable, ...] = ()
+    is_always_counted: bool = True
+    """False: `total_count` and `page_count` are null where counting would take too long."""
     name: str = ""
     """Distinguishes its cursors from those of another list with the same root."""
 
@@ -124,8 +126,8 @@ class Page(NamedTuple):
     """
 
     items: Sequence[object]
-    total_count: int
-    """Rows on all pages."""
+    total_count: int | None
+    """Rows on all pages; None where the list is not always counted."""
     previous: Position | None
     """Where the previous page begins; None on the first page."""
     next: Position | None
@@ -168,7 +170,7 @@ def envelope(shape: ListShape, request: ListRequest, page: Page) -> dict[str, ob
 
 def _pagination(shape: ListShape, request: ListRequest, page: Page) -> dict[str, object]:
     return {
-        "page_count": math.ceil(page.total_count / request.limit),
+        "page_count": None if page.total_count is None else math.ceil(page.total_count / request.limit),
         "item_count": len(page.items),
         "total_count": page.total_count,
         "cursor": {
@@ -275,7 +277,8 @@ def _read_cursor(shape: ListShape, cursor: str) -> ListRequest:
     try:
         match opened(shape.full_name, cursor):
             case [str() as key, str() as order, int() as limit, dict() as filters, value, row_id, bool() as backwards]:
-                pairs = [("sort_key", key), ("sort_order", order), ("limit", str(limit)), *_pairs(filters)]
+                sorting = [("sort_key", key), ("sort_order", order)] if shape.sort_keys else []
+                pairs = [*sorting, ("limit", str(limit)), *_pairs(filters)]
                 _refuse_unknown(shape, pairs)
                 return replace(_asked(shape, pairs), position=Position(_place(value, row_id), backwards))
             case _:

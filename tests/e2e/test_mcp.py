@@ -130,7 +130,8 @@ async def test_an_assistant_finds_what_a_team_spent_and_why_it_rose(running: Run
         assert rise == {"bo": Decimal("17.5"), "ann": Decimal("0.5")}
         calls = await called(client, "list_calls", team=["search"], model=["gpt-4o"], limit=3)
         assert [call["because"] for call in calls["calls"]] == ["it is a call of its own"] * 3
-        assert calls["next_cursor"] is not None
+        assert calls["pagination"]["item_count"] == 3
+        assert calls["pagination"]["cursor"]["has_next"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -162,11 +163,12 @@ async def test_lists_are_paged_to_their_end(running: Running) -> None:
         while True:
             page = await called(client, "list_calls", **arguments)
             seen += [call["record_id"] for call in page["calls"]]
-            if page["next_cursor"] is None:
+            if not page["pagination"]["cursor"]["has_next"]:
                 break
-            arguments["cursor"] = page["next_cursor"]
+            arguments["cursor"] = page["pagination"]["cursor"]["next_cursor"]
         expected = [each["record_id"] for each in two_weeks() if each["attribution"]["team"] == "search"]
         assert sorted(seen) == sorted(expected)
+        assert page["pagination"]["total_count"] == len(expected)
         one = await called(client, "list_calls", record_id=[expected[0]])
         assert [call["record_id"] for call in one["calls"]] == expected[:1]
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import orjson
 
-from gateway.admin import billing, budgets, insights
+from gateway.admin import billing, budgets, calls, insights
 from gateway.admin.openapi.operations import operation_paths
 from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
@@ -65,6 +65,7 @@ def gateway_document() -> Json:
         "BillingStatus": billing.LANE,
         "BillingRelayStatus": billing.RELAY_LANE,
         "RelayedDrop": billing.RELAYED_DROP,
+        "SettledCall": calls.CALL,
     }
     parts = [
         read_folder("gateway.lists.openapi", "schemas"),

@@ -11,8 +11,7 @@ def list_parameters(shape: ListShape) -> list[Json]:
     """Filters, sorting and paging, as service-interface parts 4.1 and 4.2 have them."""
     return [
         *(filter_parameter(each) for each in shape.filters),
-        {"name": "sort_key", "in": "query", "schema": {"type": "string", "enum": list(shape.sort_keys)}},
-        {"$ref": "#/components/parameters/SortOrder"},
+        *(sort_parameters(shape) if shape.sort_keys else ()),
         {
             "name": "limit",
             "in": "query",
@@ -22,6 +21,13 @@ def list_parameters(shape: ListShape) -> list[Json]:
             "schema": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
         },
         {"$ref": "#/components/parameters/Cursor"},
+    ]
+
+
+def sort_parameters(shape: ListShape) -> list[Json]:
+    return [
+        {"name": "sort_key", "in": "query", "schema": {"type": "string", "enum": list(shape.sort_keys)}},
+        {"$ref": "#/components/parameters/SortOrder"},
     ]
 
 
@@ -44,7 +50,7 @@ def list_answer(shape: ListShape, item: str) -> Json:
     """
     keys: Json = {
         shape.root: {"type": "array", "items": {"$ref": f"#/components/schemas/{item}"}},
-        "pagination": {"$ref": "#/components/schemas/Pagination"},
+        "pagination": {"$ref": f"#/components/schemas/{'' if shape.is_always_counted else 'Bounded'}Pagination"},
     }
     if shape.filters:
         keys["filtering"] = {"$ref": "#/components/schemas/Filtering"}

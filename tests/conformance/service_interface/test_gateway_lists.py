@@ -81,6 +81,24 @@ async def test_2_3_every_list_has_the_three_root_keys_with_their_types(admin: Ad
     assert body["sorting"]["ordering"] == ["asc", "desc"]
 
 
+async def test_2_3_the_list_of_calls_has_the_root_keys_of_what_it_offers(admin: Admin) -> None:
+    body = await admin.list("/v2/calls")
+    assert set(body) == {"calls", "pagination", "filtering"}
+    assert body["pagination"] == {
+        "page_count": 0,
+        "item_count": 0,
+        "total_count": 0,
+        "cursor": {"next_cursor": None, "previous_cursor": None, "has_next": False, "has_previous": False},
+    }
+    assert body["filtering"]["available"][0] == {
+        "field": "outcome",
+        "valid_values": ["kept", "duplicate", "suppressed", "rejected", "ignored"],
+        "valid_types": ["string"],
+    }
+    for query in ("limit=0", "cursor=x", "outcome=odd", "sort_key=at", "odd=1"):
+        await admin.refused("/v2/calls", query)
+
+
 async def test_4_1_the_gateways_insights_are_listed_as_the_services(admin: Admin) -> None:
     body = await admin.list("/v2/insights", status="new")
     assert body["filtering"] == {

@@ -6,10 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admin import calls
-from gateway.admin.calls import listed
-from gateway.admin.operation import Call
-from gateway.contract.errors import BadPayload, Overloaded
+from gateway.contract.errors import Overloaded
 from gateway.observability.tap import MOST_BEHIND, MOST_WAITING, MOST_WATCHERS, Line, Tap, Watcher, line_of
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
@@ -48,57 +45,6 @@ async def test_a_reader_that_is_far_behind_skips_chunks_and_knows_how_many_recor
     assert (len(late.items), late.skipped, late.through_seq) == (2, 3, whole.through_seq)
     paged = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1, most_behind=MOST_BEHIND)
     assert (len(paged.items), paged.is_more) == (1, True)
-    await rig.spool.close()
-
-
-async def test_calls_are_searched_from_the_newest_back_a_page_at_a_time(tmp_path: Path) -> None:
-    rig = await Rig.opened(tmp_path)
-    for n in range(9):
-        await rig.send(call(f"call {n}", tokens=(n + 1, 1)))
-        if n == 4:
-            await rig.send(call(f"call {n}", tokens=(n + 1, 1)))
-    await rig.settle()
-    for limit in (1, 2, 4, 20):
-        found, cursor = [], ""
-        while True:
-            page = await listed(
-                rig.spool, Call(None, query=[("limit", str(limit)), *([("cursor", cursor)] if cursor else [])])
-            )
-            found += [(each["input_tokens"], each["outcome"]) for each in page["calls"]]
-            assert len(page["calls"]) <= limit
-            cursor = page["next_cursor"]
-            if cursor is None:
-                break
-        assert found == [(n, "kept") for n in range(9, 0, -1)]
-    kept = await listed(rig.spool, Call(None, query=[("outcome", "duplicate")]))
-    assert (kept["calls"], kept["looked_at"]) == ([], 9)
-    await rig.spool.close()
-
-
-@pytest.mark.parametrize("limit", ["0", "501", "000000001999", "1" * 5000, "-1", "²"])
-def test_a_limit_that_is_none_is_refused_however_it_is_written(limit: str) -> None:
-    with pytest.raises(BadPayload, match="limit: a number from 1 to 500 is needed"):
-        calls.read_search([("limit", limit)])
-
-
-async def test_a_search_ends_after_its_bytes_and_goes_on_where_it_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "PAGE_BYTES", 1)
-    monkeypatch.setattr(calls, "MOST_BYTES", 1)
-    rig = await Rig.opened(tmp_path)
-    for n in range(4):
-        await rig.send(call(f"call {n}", tokens=(n + 1, 1)))
-    await rig.settle()
-    looked_at, cursor = [], ""
-    while cursor is not None:
-        page = await listed(
-            rig.spool, Call(None, query=[("team", "nobody"), *([("cursor", cursor)] if cursor else [])])
-        )
-        assert page["calls"] == []
-        looked_at.append(page["looked_at"])
-        cursor = page["next_cursor"]
-    assert looked_at == [1, 1, 1, 1, 0]
     await rig.spool.close()
 
 
