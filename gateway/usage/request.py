@@ -38,8 +38,8 @@ MOST_GROUPED: Final = 3
 """Dimensions of one question."""
 OWN: Final = ("from", "to", "group_by", "interval", "currency", "unknown")
 _DAY_MS: Final = 24 * HOUR_MS
-_LAST_MS: Final = 253_402_300_800_000
-"""The year 10000."""
+_LAST_MS: Final = 253_402_214_400_000
+"""9999-12-31: the end of its hour and of its day can be written."""
 FILTERS: Final = tuple(Filterable(name, (), is_open=True) for name in DIMENSIONS)
 GROUPS: Final = ListShape("usage", get_args(OrderBy), Sort("cost", "desc"), FILTERS)
 BUCKETS: Final = ListShape("usage", ("start",), Sort("start", "asc"), FILTERS)
@@ -194,5 +194,5 @@ def _time(name: str, text: str | None, default_ms: int) -> int:
     except (ValueError, OverflowError):
         raise BadListRequest(f"{name}: an ISO 8601 date or time is needed, such as 2026-01-05") from None
     if not 0 <= ms <= _LAST_MS:
-        raise BadListRequest(f"{name}: a time since 1970 is needed")
+        raise BadListRequest(f"{name}: a time since 1970, and no later than 9999-12-31, is needed")
     return ms

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.lists.conventions import BadListRequest
 from gateway.usage.names import Absent
-from gateway.usage.request import read_question
+from gateway.usage.request import read_question, time_text
 from gateway.usage.tally import HOUR_MS
 
 NOW_MS = 1_767_607_200_000
@@ -41,6 +41,8 @@ def test_an_unknown_name_is_asked_for_by_its_dimension() -> None:
         ([("interval", "day"), ("sort_key", "cost")], "sort_key: "),
         ([("from", "yesterday")], "from: an ISO 8601 date"),
         ([("to", "1950-01-01")], "to: a time since 1970"),
+        ([("to", "9999-12-31T00:00:00.001Z")], "to: a time since 1970, and no later than 9999-12-31"),
+        ([("to", "9999-12-31T23:59:59.999999999Z")], "to: a time since 1970"),
         ([("from", "2026-02-01")], "from: a time before `to`"),
         ([("from", "2026-01-01"), ("from", "2026-01-02")], "from: one value"),
         ([("colour", "red")], "query: "),
@@ -51,3 +53,9 @@ def test_an_unknown_name_is_asked_for_by_its_dimension() -> None:
 def test_a_fault_names_the_parameter_and_what_is_valid(query: list[tuple[str, str]], says: str) -> None:
     with pytest.raises(BadListRequest, match=f"^{says}"):
         read_question(query, NOW_MS)
+
+
+@pytest.mark.parametrize("until", ["9999-12-31", "9999-12-30T23:59:59.999999999Z", "9999-12-31T10:00:00+10:00"])
+def test_the_end_of_the_last_range_can_be_written(until: str) -> None:
+    within = read_question([("to", until)], NOW_MS).within
+    assert time_text(within.end_hour * HOUR_MS) == "9999-12-31T00:00:00Z"
