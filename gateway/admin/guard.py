@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from gateway.admin.operation import AnyOperation
 from gateway.admin.pages import PageRoute
-from gateway.admin.parts import ADMITTED, BY, PARTS, ROLE
+from gateway.admin.parts import ADMITS, BY, PARTS, ROLE, owner_of
 from gateway.admin.request_body import BodyReader
 from gateway.admin.role import Role
 from gateway.admin.session import SAFE_METHODS
@@ -129,7 +129,7 @@ def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
                 note_admitted(request)
             if request.match_info.http_exception is not None:  # no such route, whatever the body is
                 return await handler(request)
-            request[ADMITTED] = lambda: rules.admits(request)
+            request[ADMITS] = rules.admits
             async with bodies.reading(request, owner_of(request)):
                 rules.admits_again(request)
                 response = await handler(request)
@@ -142,12 +142,6 @@ def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
         raise Unauthenticated("the admin token is needed, in the Authorization header")
 
     return guard
-
-
-def owner_of(request: web.Request) -> str:
-    """Whose the bytes of the body are, while it is read."""
-    role = request.get(ROLE)
-    return request.get(BY) or (request.remote or "unix" if role is None else role.name)
 
 
 def row_of(request: web.Request) -> tuple[str, str]:

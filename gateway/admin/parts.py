@@ -64,14 +64,20 @@ BY: Final = web.RequestKey("by", str)
 """In a request: who sent it, as the connection states it; or the inbound key that admitted it."""
 ROLE: Final = web.RequestKey("role", Role)
 """In a request: the role that its credential has; absent where it shows none that is known."""
-ADMITTED: Final = web.RequestKey[Callable[[], bool]]("admitted")
-"""In a request: whether it would be admitted now. Raises what the guard raises."""
+ADMITS: Final = web.RequestKey[Callable[[web.Request], bool]]("admits")
+"""In a request: states whether it would be admitted now. Raises what the guard raises."""
+
+
+def owner_of(request: web.Request) -> str:
+    """Whose request it is, where callers share what is bounded."""
+    role = request.get(ROLE)
+    return request.get(BY) or (request.remote or "unix" if role is None else role.name)
 
 
 def is_still_admitted(request: web.Request) -> bool:
     """For what takes long: a stream asks before each write."""
     try:
-        return request[ADMITTED]()
+        return request[ADMITS](request)
     except (GatewayError, DatabaseUnavailable):
         return False
 

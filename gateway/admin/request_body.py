@@ -52,6 +52,7 @@ class BodyReader:
             request[BODY] = await self._read(request, hold)
             yield
         finally:
+            request.pop(BODY, None)  # an idle connection keeps its last request
             hold.release()
 
     async def _read(self, request: web.Request, hold: Hold) -> bytes:
