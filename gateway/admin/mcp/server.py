@@ -27,8 +27,13 @@ from mcp_types import (
 from mcp_types import Tool as ToolDescription
 
 from gateway.admin.calling import perform
+from gateway.admin.json_answer import encoded_answer
 from gateway.admin.mcp.asgi import answer
+from gateway.admin.mcp.message import error_body, fault_of
 from gateway.admin.mcp.tools import Tool
+from gateway.admin.mcp.turns import Turns
+from gateway.admin.parts import owner_of
+from gateway.admin.request_body import BODY
 from gateway.common.traceback_summary import places
 from gateway.devices.own import DISTRIBUTION
 from gateway.insights.changes import InsightError
@@ -56,6 +61,8 @@ class McpEndpoint:
         self._make_tools = tools
         self._tools: dict[str, Tool] | None = None
         self._note_unforeseen = note_unforeseen
+        self._making = asyncio.Lock()
+        self._turns = Turns()
         _silence()
         server: Server[Any] = Server(
             NAME,
@@ -82,7 +89,12 @@ class McpEndpoint:
         await task
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        return await answer(self._manager.asgi_app, request)
+        """Raises Overloaded."""
+        async with self._turns.turn(owner_of(request)):
+            text = fault_of(request[BODY])
+            if text is not None:
+                return encoded_answer(error_body(text), 400)
+            return await answer(self._manager.asgi_app, request)
 
     async def _list_tools(self, _: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[described(tool) for tool in (await self._tools_by_name()).values()])
@@ -104,10 +116,11 @@ class McpEndpoint:
 
     async def _tools_by_name(self) -> dict[str, Tool]:
         """Made in a thread, once: the description of the API takes a tenth of a second."""
-        if self._tools is None:
-            made = await asyncio.to_thread(lambda: tuple(self._make_tools()))
-            self._tools = {tool.name: tool for tool in made}
-        return self._tools
+        async with self._making:
+            if self._tools is None:
+                made = await asyncio.to_thread(lambda: tuple(self._make_tools()))
+                self._tools = {tool.name: tool for tool in made}
+            return self._tools
 
     def _fault_text(self, error: Exception) -> str:
         if isinstance(error, InsightError):

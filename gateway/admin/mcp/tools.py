@@ -14,6 +14,9 @@ from gateway.admin.operation import AnyOperation, Json
 from gateway.admin.role import Role
 from gateway.contract.errors import BadPayload
 
+MAX_VALUES: Final = 1000
+"""Of one argument: the characters that a list takes of all its filters hold no more."""
+
 _COMPONENT: Final = "#/components/"
 _SCHEMA: Final = f"{_COMPONENT}schemas/"
 
@@ -119,6 +122,8 @@ def _path_text(name: str, value: object) -> str:
 def _texts(name: str, value: object, *, is_list: bool) -> list[str]:
     """The values of one parameter of the query: one, or one for each entry of a list."""
     values = value if is_list and isinstance(value, list) else [value]
+    if len(values) > MAX_VALUES:
+        raise BadPayload(f"{name}: {MAX_VALUES} values at most")
     if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in values):
         raise BadPayload(f"{name}: {'a list of texts' if is_list else 'text or a whole number'} is needed")
     return [str(each) for each in values]
