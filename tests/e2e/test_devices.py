@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -275,3 +276,40 @@ async def test_what_an_earlier_release_left_in_the_spool_is_taken_over(tmp_path:
         status = await asyncio.to_thread(gateway.wait_until_delivered, DEVICES)
         assert status["lanes"]["devices"]["delivered"] == 4
         assert not broken_identities(status)
+
+
+@pytest.mark.parametrize("opens_with", ["keys", "open intake"])
+async def test_200_enrolments_at_once_make_one_device_of_each_id(rig: Rig, opens_with: str) -> None:
+    """100 of one id, in ways that differ; 100 of others. The upstream has each once, too."""
+    headers = dict(JSON)
+    if opens_with == "keys":
+        scopes = ("ai-control-plane:enroll-device", "ai-control-plane:heartbeat-device")
+        flags = [part for scope in scopes for part in ("--scope", scope)]
+        made = await asyncio.to_thread(run_command, rig.gateway, "keys", "create", "--name", "fleet", *flags, "--json")
+        headers["Authorization"] = made.json["secret"]
+    stated = [
+        Message("/v1/devices", json.dumps({"device_id": "one", "labels": {"team": f"{n}"}}).encode()) for n in range(50)
+    ]
+    others = [Message("/v1/devices", json.dumps({"device_id": f"device-{n}"}).encode()) for n in range(100)]
+    messages = [*stated, *others, *[heartbeat("one")] * 50]
+    Random(1).shuffle(messages)
+
+    async def post_all_at_once() -> set[int]:
+        async def post(message: Message) -> int:
+            url = rig.gateway.intake_url + message.path
+            async with session.post(url, data=message.body, headers=headers) as answer:
+                return answer.status
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            return set(await asyncio.gather(*(post(message) for message in messages)))
+
+    assert await post_all_at_once() == {202}
+    wanted = {"one": 1} | {f"device-{n}": 1 for n in range(100)}
+    await rig.until(lambda: rig.service_devices() == wanted, "each enrolled once")
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
+    assert rig.service_devices() == wanted
+    await rig.restart()
+    assert await post_all_at_once() == {202}
+    await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered again")
+    assert rig.service_devices().keys() == wanted.keys()
+    assert not broken_identities(rig.gateway.status())
