@@ -1,23 +1,26 @@
 """Calls the webhooks of alerts, from their queue in control.db until each is taken or given up.
 
 A kill between an answer and its note repeats the call after the restart, with the same id: at least
-once. No redirect is followed and no proxy of the environment used.
+once. No redirect is followed and no proxy of the environment used; a link-local address is reached
+only where that is configured.
 """
 
 import asyncio
 import random
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import structlog
 
 from exporters.backoff import LONGEST_S, full_jitter_s
 from exporters.http_client import PRODUCT
+from gateway.budgets.addresses import WHAT, is_link_local
 from gateway.budgets.tables import Delivery, Waiting, next_waiting, note_attempt, waiting_webhooks
 from gateway.budgets.webhook import Webhook, headers_of
 from gateway.storage.database import Database
@@ -31,6 +34,10 @@ LEAST_ATTEMPTS: Final = 10
 """Even where the gateway was stopped for so long."""
 DEFAULT: Final = ""
 """Name of the webhook of all budgets."""
+
+
+AddrInfo = tuple[int, int, int, str, tuple[Any, ...]]
+"""As `socket.getaddrinfo` has them: family, type, protocol, name, address."""
 
 
 class _Retry(NamedTuple):
@@ -76,19 +83,11 @@ class Deliverer:
         """Call what waits, until cancelled. Each webhook has a task of its own while anything waits
         for it, so that one that answers slowly holds up no other.
         """
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        headers = {"User-Agent": f"{PRODUCT}/{version(PRODUCT)}"}
-        connector = aiohttp.TCPConnector(limit=0)  # one call a webhook at a time is bound enough
-        async with (
-            aiohttp.ClientSession(
-                timeout=timeout, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), connector=connector
-            ) as session,
-            asyncio.TaskGroup() as calls,
-        ):
+        async with asyncio.TaskGroup() as calls:
             while True:
                 wait_s = LONGEST_S
                 try:
-                    wait_s = await self._begin_due(session, calls)
+                    wait_s = await self._begin_due(calls)
                 except Exception as error:  # noqa: BLE001 - the next round repeats the work
                     log.warning("webhooks of budgets wait", error=type(error).__name__)
                 try:
@@ -98,7 +97,7 @@ class Deliverer:
                     pass
                 self._woken.clear()
 
-    async def _begin_due(self, session: aiohttp.ClientSession, calls: asyncio.TaskGroup) -> float:
+    async def _begin_due(self, calls: asyncio.TaskGroup) -> float:
         """Begin to call each webhook that is due; seconds until the next one is, of those that are
         not called now.
         """
@@ -109,19 +108,20 @@ class Deliverer:
         for name in waiting.keys() - self._called:
             if name not in self._retries or self._retries[name].due_s <= now_s:
                 self._called.add(name)
-                calls.create_task(self._call_one_by_one(session, name), name="webhook of budgets")
+                calls.create_task(self._call_one_by_one(name), name="webhook of budgets")
         left_s = [retry.due_s - now_s for name, retry in self._retries.items() if name not in self._called]
         return max(0.0, min(left_s, default=LONGEST_S))
 
-    async def _call_one_by_one(self, session: aiohttp.ClientSession, name: str) -> None:
+    async def _call_one_by_one(self, name: str) -> None:
         """Call one webhook with what waits for it, until it does not take one."""
         failures = self._retries[name].failures if name in self._retries else 0
         try:
-            while (each := await self._database.read(partial(next_waiting, webhook=name))) is not None:
-                if await self._call(session, each) is not None:
-                    self._retry_later(name, failures + 1)
-                    return
-                failures = 0
+            async with session_to(self._webhooks.get(name)) as session:
+                while (each := await self._database.read(partial(next_waiting, webhook=name))) is not None:
+                    if await self._call(session, each) is not None:
+                        self._retry_later(name, failures + 1)
+                        return
+                    failures = 0
             self._retries.pop(name, None)
         except Exception as error:  # noqa: BLE001 - its next turn repeats the work
             log.warning("webhooks of budgets wait", error=type(error).__name__)
@@ -161,5 +161,34 @@ class Deliverer:
                 webhook.url.reveal(), data=each.body, headers=headers, allow_redirects=False
             ) as answer:
                 return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"  # noqa: PLR2004 - success
+        except aiohttp.ClientConnectorError as error:
+            return str(error.os_error) if isinstance(error.os_error, AddressRefused) else type(error).__name__
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
             return type(error).__name__
+
+
+class AddressRefused(OSError):
+    """The webhook is at an address that it may not have."""
+
+
+def session_to(webhook: Webhook | None) -> aiohttp.ClientSession:
+    """A session of which each connection is checked by its address, after names were looked up."""
+    opened = any_socket if webhook is not None and webhook.link_local else checked_socket
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+        headers={"User-Agent": f"{PRODUCT}/{version(PRODUCT)}"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        connector=aiohttp.TCPConnector(socket_factory=opened),
+    )
+
+
+def checked_socket(to: AddrInfo) -> socket.socket:
+    """Raises AddressRefused."""
+    if is_link_local(str(to[4][0])):
+        raise AddressRefused(f"its address is {WHAT}: set link_local: true where that is meant")
+    return any_socket(to)
+
+
+def any_socket(to: AddrInfo) -> socket.socket:
+    family, kind, protocol, _, _ = to
+    return socket.socket(family, kind, protocol)

@@ -32,6 +32,8 @@ class Webhook:
 
     url: Secret
     key: bytes
+    link_local: bool = False
+    """Whether it may be at an address of `addresses.py`."""
 
     def __repr__(self) -> str:
         return "Webhook(***)"

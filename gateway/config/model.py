@@ -27,6 +27,7 @@ from pydantic import (
 
 from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
+from gateway.budgets.addresses import WHAT, is_link_local
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.common.tls import TlsFiles
@@ -550,6 +551,8 @@ class WebhookOptions(Options):
     """http or https; masked wherever the configuration is shown, since it may hold a token."""
     secret: SecretOption = Field(repr=False)
     """Signs each request: `whsec_` and base64, or a text of 24 characters or more."""
+    link_local: bool = False
+    """Whether it may be at a link-local address, as metadata services of clouds are."""
 
     @field_validator("url")
     @classmethod
@@ -560,6 +563,12 @@ class WebhookOptions(Options):
         if url.user or url.password or url.fragment:
             raise ValueError("must hold neither credentials nor a fragment")
         return value
+
+    @model_validator(mode="after")
+    def reachable(self) -> Self:
+        if not self.link_local and is_link_local(parsed_url(self.url.reveal()).host or ""):
+            raise ValueError(f"url: is {WHAT}: set link_local: true where that is meant")
+        return self
 
 
 class BudgetOptions(Options):

@@ -14,7 +14,8 @@ def webhooks_of(options: BudgetOptions) -> dict[str, Webhook]:
     named = dict(options.webhooks) | ({} if options.webhook is None else {DEFAULT: options.webhook})
     try:
         return {
-            name: Webhook(each.url, signing_key(read_secret(each.secret, os.environ))) for name, each in named.items()
+            name: Webhook(each.url, signing_key(read_secret(each.secret, os.environ)), each.link_local)
+            for name, each in named.items()
         }
     except (KeyFault, BadSecret) as fault:
         raise CannotStart(f"budgets: secret of a webhook: {fault}") from fault

@@ -514,6 +514,16 @@ def test_open_grpc_beyond_loopback_is_refused_too() -> None:
     assert "listen.grpc (0.0.0.0:4317)" in reason
 
 
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "100.100.100.200"])
+def test_a_webhook_at_a_link_local_address_needs_an_option(tmp_path: Path, host: str) -> None:
+    text = f'budgets: {{webhooks: {{ops: {{url: "http://{host}/x", secret: "{"s" * 24}"}}}}}}'
+    (fault,) = faults(tmp_path, text)
+    assert "budgets.webhooks.ops" in fault
+    assert "set link_local: true where that is meant" in fault
+    assert host not in fault
+    assert load(tmp_path, text.replace("url:", "link_local: true, url:")).budgets.webhooks["ops"].link_local
+
+
 def test_the_schema_is_json_and_names_every_group() -> None:
     schema = json.loads(json.dumps(config_schema()))
     assert set(schema["properties"]) == set(Config.model_fields)
