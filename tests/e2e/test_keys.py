@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.processes import ProcessFailed
+from gateway.contract.scopes import CATALOGUE
 from gateway.keys.control_store import OF_SERVICE
 from tests.support.commands import Ended, run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
@@ -326,6 +328,26 @@ def test_every_command_that_prints_data_prints_json(gateway: GatewayProcess) -> 
     for command in (["list"], ["show", "sender"], ["edit", "sender", "--description", "d"], ["disable", "sender"]):
         assert "secret" not in keys(gateway, *command, "--json").json
     assert shown(gateway, first["id"])["description"] == "d"
+
+
+def test_scopes_that_open_nothing_are_marked_by_the_commands_and_the_page(gateway: GatewayProcess) -> None:
+    mark, unused = "opens nothing at this gateway", {scope.name for scope in CATALOGUE if scope.opens_nothing}
+    lines = keys(gateway, "scopes").out.splitlines()
+    assert {line.split()[0] for line in lines if mark in line} == unused
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    asked = urllib.request.Request(
+        f"{gateway.admin_url}/keys/new", headers={"Authorization": token, "Accept": "text/html"}
+    )
+    with urllib.request.urlopen(asked) as page:
+        labels = re.findall(r"<label>.*?</label>", page.read().decode())
+    assert {found[1] for label in labels if mark in label and (found := re.search(r'value="([^"]+)"', label))} == unused
+    chosen = ("--scope", "optimize:check", "--scope", "views:read_view")
+    for command in (("create", "--name", "mixed", *chosen), ("edit", "mixed", *chosen)):
+        ended = keys(gateway, *command)
+        assert (ended.code, [line for line in ended.err.splitlines() if mark in line]) == (
+            0,
+            [f"optimize:check {mark}"],
+        )
 
 
 def test_the_list_has_the_scope_count_of_every_key_and_the_use_cases_of_a_managed_one(stopped: GatewayProcess) -> None:
