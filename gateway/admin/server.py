@@ -31,7 +31,7 @@ from gateway.admin.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.admin.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
 from gateway.admin.site.usage_answers import UsageAnswers
 from gateway.admin.tap import close_tap
-from gateway.common.expectation import invited_by_reader
+from gateway.common.arriving_body import has_left, invited_by_reader
 from gateway.common.traceback_summary import places
 from gateway.insights.changes import InsightError
 from gateway.keys.operators import OPERATOR
@@ -136,11 +136,6 @@ async def answering(request: web.Request, handler: Handler) -> web.StreamRespons
         if not request.content.is_eof():
             response.force_close()
         return response
-
-
-def has_left(request: web.Request) -> bool:
-    """Whether the client closed the connection. That is no fault, and no one reads an answer."""
-    return request.transport is None or request.transport.is_closing()
 
 
 def answer_to(error: Exception, request: web.Request) -> web.Response:

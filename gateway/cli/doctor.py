@@ -17,9 +17,9 @@ from typing import Any, Final
 import click
 
 from exporters.cost_service.answers import NOT_UNDERSTOOD
-from exporters.pacing import REFUSES_ALL
 from exporters.cost_service.liveness import LIVENESS_SCOPE
 from exporters.keyring import NO_KEY_GRANTS, no_key_grants
+from exporters.pacing import REFUSES_ALL
 from gateway.admin import senders, spool_files
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
-from gateway.common.expectation import invite, invited_by_reader
+from gateway.common.arriving_body import has_left, invite, invited_by_reader, next_bytes
 from gateway.common.http_connection import note_admitted
 from gateway.common.http_server import QuietRunner
 from gateway.contract.headers import REPEAT_KEY_HEADERS
@@ -117,7 +117,9 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return _response(json_answer(error.status, {"message": error.reason}), allow)
     except DatabaseUnavailable:
         return _response(_UNAVAILABLE)
-    except Exception as error:  # noqa: BLE001 - the last place before the socket: a bug becomes a 500, logged without its text
+    except Exception as error:  # the last place before the socket: a bug becomes a 500, logged without its text
+        if isinstance(error, ConnectionError) and has_left(request):
+            raise
         _log.error("unforeseen error", of="local service", error=type(error).__name__, at=_where(error))
         return _response(_UNFORESEEN)
 
@@ -204,7 +206,7 @@ async def _arrived(request: web.Request, max_bytes: int) -> bytes:
     """Raises TooLarge, Invalid."""
     body = BytesIO()
     try:
-        while chunk := await request.content.readany():
+        while chunk := await next_bytes(request):
             if body.tell() + len(chunk) > max_bytes:
                 raise _too_large(max_bytes)
             body.write(chunk)

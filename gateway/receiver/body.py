@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.common.expectation import invite
+from gateway.common.arriving_body import invite, next_bytes
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.receiver.content_encoding import Decode
 from gateway.receiver.quotas import Charge
@@ -245,7 +245,7 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
     body = BytesIO()  # unlike pieces that are joined, it gives its bytes without a second copy of them
     try:
         async with asyncio.timeout(limits.body_timeout_s):
-            while chunk := await request.content.readany():
+            while chunk := await next_bytes(request):
                 if body.tell() + len(chunk) > limit:
                     raise too_large("the body", limit, "max_body_bytes")
                 hold.take(len(chunk))

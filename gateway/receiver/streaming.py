@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 from aiohttp import web
 
-from gateway.common.expectation import invite
+from gateway.common.arriving_body import invite, next_bytes
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import loads
@@ -262,7 +262,7 @@ async def arriving_blocks(request: web.BaseRequest, limits: Limits, hold: Hold) 
     try:
         while True:
             async with asyncio.timeout_at(deadline):
-                block = await request.content.readany()
+                block = await next_bytes(request)
             if not block:
                 return
             hold.take(len(block))

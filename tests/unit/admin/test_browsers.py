@@ -89,8 +89,8 @@ async def test_leaving_is_no_unforeseen_error(browser: Browser, *, reset: bool) 
             await browser.leave(row.method, path, form if is_form else b"", len(form), reset=reset, reads=True)
         streams = browser.gateway.admin[live.LIVE]
         await until_true(lambda: streams.streams == 0, timeout_s=20, what="the gateway notices that all left")
-    assert browser.unforeseen == 0
     assert [line for line in lines if line["log_level"] in {"error", "critical"}] == []
+    assert browser.unforeseen == 0
 
 
 NASTY: Final = ("9" * 400, "9223372036854775808", "\x00", "\xed\xa0\x80", "<script>")

@@ -24,6 +24,7 @@ from gateway.admin.pages import PAGES
 from gateway.admin.registry import OPERATIONS, AdminStores
 from gateway.admin.server import SITE, admin_app
 from gateway.admin.session import COOKIE, AdminAccess
+from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import TcpSite
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import CATALOGUE, Fixed
@@ -217,7 +218,7 @@ async def test_the_commands_listener_of_a_service_that_runs_alone_checks_again_t
     access, store = AdminAccess(TOKEN, lambda: 1000.0, os.urandom), Untouched()
     runner = runner_for(service_keys.key_app(store, access))  # type: ignore[arg-type]  # nothing is to be asked of it
     await runner.setup()
-    await TcpSite(runner, "127.0.0.1", 0).start()
+    await TcpSite(runner, "127.0.0.1", 0, OperatorLimits("test")).start()
     rig = Rig(keys, access, bound_port(runner), store)
     session = rig.session()
 

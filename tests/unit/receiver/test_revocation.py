@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import TcpSite
 from gateway.config.loader import load_config
 from gateway.contract.scopes import CATALOGUE, Fixed
@@ -61,7 +62,7 @@ async def rig(tmp_path: Path, keys: KeyStore) -> AsyncIterator[Rig]:
     receiver = build_receiver(config, intake, KeyAuthenticator(keys))
     runner = runner_for(receiver.make_server())
     await runner.setup()
-    await TcpSite(runner, "127.0.0.1", 0).start()
+    await TcpSite(runner, "127.0.0.1", 0, OperatorLimits("test")).start()
     made = await keys.create("sender", EVERY_SCOPE, by=BY)
     yield Rig(receiver, bound_port(runner), intake, keys, made.secret.reveal())
     await runner.cleanup()
