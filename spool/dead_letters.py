@@ -80,3 +80,8 @@ class DeadLetterSummary(NamedTuple):
     """(lane, name of `spool.sqlite.replay.side_counts`, n)."""
     sending_again: tuple[tuple[Lane, int], ...] = ()
     """Delivered records that are still to be sent again."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the records of all dead letters."""
+        return sum(reason.size_bytes for reason in self.reasons)

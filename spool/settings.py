@@ -22,7 +22,11 @@ class SpoolSettings:
     """FULL survives power loss; NORMAL only the end of the process."""
     keep_dead_letters_ms: int = 30 * 86_400_000
     max_dead_letter_bytes: int = 512 << 20
-    """Of their records; never more than a quarter of `max_bytes`."""
     reserve_bytes: int = RESERVE_BYTES
     """Held back on the disk, so that deliveries go on when it is full. New data is taken while a
     quarter of it is free besides."""
+
+    @property
+    def dead_letter_bytes(self) -> int:
+        """Of the records of dead letters: so many, and no more than a quarter of all."""
+        return min(self.max_dead_letter_bytes, self.max_bytes // 4)

@@ -294,7 +294,9 @@ class SpoolOptions(Options):
     keep_dead_letters_s: DurationS = Field(default=30 * DAY_S, alias="keep_dead_letters")
     """How long the records stay that the upstream refused for good."""
     max_dead_letter_bytes: SizeBytes = Field(default=512 * MIB)
-    """Of their records; never more than a quarter of `max_bytes`. The oldest go first, counted."""
+    """Of their records; never more than a quarter of `max_bytes`. A new one then takes the place of
+    the oldest, counted. Lowering either limit deletes none.
+    """
     reserve_bytes: SizeBytes = Field(default=64 * MIB, ge=16 * MIB)
     """Held back on the disk for deliveries and deletions; new data is taken while a
     quarter of it is free besides."""

@@ -42,7 +42,7 @@ from spool.sqlite.recovery import reconcile as reconciling
 from spool.sqlite.recovery.salvage import kept_bytes
 from spool.sqlite.recovery.summary import Summary, read_from, read_summary, write_summary
 from spool.sqlite.recovery.verify import verify
-from spool.sqlite.replay import dead_letters, ranges, side_counts
+from spool.sqlite.replay import dead_letter_bound, dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
 from spool.sqlite.rows import Limits, Waiting
@@ -188,6 +188,7 @@ class SqliteSpool:
             if salvaged is not None:
                 log.error("spool salvaged with losses", found=reconciling.salvage_text(salvaged))
             self._quarantined = reconciling.entries(connection)
+            self._dead_letter_bound = dead_letter_bound.opened(connection, self.settings.dead_letter_bytes)
             (gateway_id,) = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
             if summary is not None:  # on disk by now, so their absence from here on is a finding
                 connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '2')", (reconciling.HAS_SUMMARIES,))
@@ -752,11 +753,23 @@ class SqliteSpool:
         ):
             log.warning("resends given up", records=n)
         self._dead_letters = await self.ask_behind(self._read_dead_letters)
-        most_bytes = min(settings.max_dead_letter_bytes, settings.max_bytes // 4)
-        while (excess := sum(reason.size_bytes for reason in self._dead_letters.reasons) - most_bytes) > 0:
+        while (excess := self._dead_letters.size_bytes - self._dead_letter_bound) > 0:
             n = await self.ask_behind(lambda c, _, excess=excess: dead_letters.make_room(c, excess))  # type: ignore[misc]  # the default binds the loop's page
             log.warning("dead letters expired", records=n, limit="spool.max_dead_letter_bytes")
             self._dead_letters = await self.ask_behind(self._read_dead_letters)
+        await self._lower_dead_letter_bound()
+
+    async def _lower_dead_letter_bound(self) -> None:
+        """After a limit was lowered: as far as every dead letter that is kept allows."""
+        settings, kept_bytes = self.settings, self._dead_letters.size_bytes
+        is_over = self.used_bytes > settings.max_bytes
+        limit_bytes, before = settings.dead_letter_bytes, self._dead_letter_bound
+        bound = dead_letter_bound.lowered(before, kept_bytes, limit_bytes, is_over_max_bytes=is_over)
+        if bound == before:
+            return
+        self._dead_letter_bound = await self.ask_behind(lambda c, _: dead_letter_bound.keep(c, bound))
+        if bound > limit_bytes:
+            log.warning("dead letters above a lowered limit are kept", size_bytes=kept_bytes, limit_bytes=limit_bytes)
 
     async def _in_pages(self, delete: Callable[[sqlite3.Connection], int]) -> None:
         while n := await self.ask_behind(lambda connection, _: delete(connection)):

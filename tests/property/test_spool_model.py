@@ -5,7 +5,7 @@ in order, and it is counted.
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,8 @@ AGED = replace(
 Dead letters outlast every run.
 """
 YEARS_MS = 10 * 365 * DAY_MS
+FEW_BYTES = 60
+"""Of dead letters: a handful of records."""
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Lane:
     leased: set[str] = field(default_factory=set)
     delivered: list[bytes] = field(default_factory=list)
     dead: list[bytes] = field(default_factory=list)
+    """Counted as such, whether their bytes are still kept or not."""
     expired: list[bytes] = field(default_factory=list)
 
     def pending(self) -> int:
@@ -75,7 +78,11 @@ class SpoolMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="spool-model-"))
         self.runner = asyncio.Runner()
         self.clock = Clock()
-        self.max_bytes = AGED.max_bytes
+        self.settings = AGED
+        self.letters: list[tuple[str, bytes]] = []
+        """Dead letters whose bytes are kept, with their lane, the oldest first."""
+        self.letter_bytes = AGED.dead_letter_bytes
+        """That they may take."""
         self.lives = 0
         self.made = 0
         self.dropped = 0
@@ -92,10 +99,10 @@ class SpoolMachine(RuleBasedStateMachine):
         return self.folder / str(self.lives)
 
     async def open(self) -> None:
-        settings = replace(AGED, max_bytes=self.max_bytes)
         self.spool = open_spool(
-            self.data_dir(), self.clock, settings=settings, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
+            self.data_dir(), self.clock, settings=self.settings, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
         )
+        self.letter_bytes = max(self.letter_bytes, self.settings.dead_letter_bytes)
 
     @initialize()
     def start(self) -> None:
@@ -210,8 +217,8 @@ class SpoolMachine(RuleBasedStateMachine):
         model = self.lanes[lane]
         model.forget(batch)
         dead = {index for index in bad if 0 <= index < len(batch.records)}
-        for i, record in enumerate(batch.records):
-            (model.dead if i in dead else model.delivered).append(record)
+        model.delivered += [record for i, record in enumerate(batch.records) if i not in dead]
+        self.set_aside(lane, [batch.records[i] for i in sorted(dead)])
 
     @rule(lane=st.sampled_from(LANES), data=st.data(), answered=st.booleans())
     def release(self, lane: str, data: st.DataObject, answered: bool) -> None:  # noqa: FBT001 hypothesis passes by name
@@ -254,7 +261,11 @@ class SpoolMachine(RuleBasedStateMachine):
         batch = data.draw(st.sampled_from(batches))
         self.run(self.spool.bury(batch, "too_large", "no"))
         self.lanes[lane].forget(batch)
-        self.lanes[lane].dead += batch.records
+        self.set_aside(lane, batch.records)
+
+    def set_aside(self, lane: str, records: Sequence[bytes]) -> None:
+        self.lanes[lane].dead += records
+        self.letters += [(lane, record) for record in records]
 
     # ---- time and accidents
 
@@ -266,6 +277,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.clock.now_ms += 2000
         self.run(self.spool.run_maintenance())
         self.expire(self.old)
+        self.bound_dead_letters()
 
     @rule()
     def wait_until_all_is_too_old(self) -> None:
@@ -276,6 +288,16 @@ class SpoolMachine(RuleBasedStateMachine):
         for model in self.lanes.values():
             self.old.update(*(batch.records for batch in model.frozen))
         self.expire(None)
+        self.bound_dead_letters()
+
+    def bound_dead_letters(self) -> None:
+        """The oldest go; what is kept above a lowered limit stays, and all of it
+        while nothing new is taken in.
+        """
+        while (size := sum(len(record) for _, record in self.letters)) > self.letter_bytes:
+            del self.letters[0]
+        needed = self.letter_bytes if self.settings.max_bytes == 1 else min(self.letter_bytes, size)
+        self.letter_bytes = max(self.settings.dead_letter_bytes, needed)
 
     def expire(self, old: set[bytes] | None) -> None:
         """What waits and is among *old*, all of it for None, is given
@@ -298,7 +320,7 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule(size=st.integers(0, 100))
     def ask_for_room(self, size: int) -> None:
         """What the spool holds counts; so a limit below that refuses, and a roomy one does not."""
-        if self.max_bytes < self.spool.used_bytes:
+        if self.settings.max_bytes < self.spool.used_bytes:
             with pytest.raises(SpoolFull):
                 self.spool.admit(size)
         else:
@@ -313,10 +335,13 @@ class SpoolMachine(RuleBasedStateMachine):
         self.run(work())
         self.end_leases()
 
-    @rule(max_bytes=st.sampled_from([AGED.max_bytes, 1]))
-    def restart_with_another_limit(self, max_bytes: int) -> None:
+    @rule(
+        max_bytes=st.sampled_from([AGED.max_bytes, 1]),
+        letter_bytes=st.sampled_from([AGED.max_dead_letter_bytes, FEW_BYTES]),
+    )
+    def restart_with_other_limits(self, max_bytes: int, letter_bytes: int) -> None:
         """Below what it holds it starts all the same, and delivers."""
-        self.max_bytes = max_bytes
+        self.settings = replace(AGED, max_bytes=max_bytes, max_dead_letter_bytes=letter_bytes)
         self.restart()
 
     @rule()
@@ -409,8 +434,8 @@ class SpoolMachine(RuleBasedStateMachine):
                 left = [record for batch in model.frozen for record in batch.records] + model.waiting
                 left += [] if lane == DEVICES else [x.record for x in self.unsettled]
                 assert self.run(drained_whole(self.spool, lane)) == left
-                told = self.run(dead_letters(self.spool, lane))
-                assert sorted(told) == sorted(model.dead)
+                letters = self.run(dead_letters(self.spool, lane))
+                assert letters == [record for of, record in self.letters if of == lane]
                 outcomes = [*model.delivered, *model.dead, *model.expired, *left]
                 assert len(set(outcomes)) == len(outcomes), "a record had two fates"
             self.run(self.spool.close())
@@ -428,7 +453,9 @@ async def drained_whole(spool: SqliteSpool, lane: str) -> list[bytes]:
 
 async def dead_letters(spool: SqliteSpool, lane: str) -> list[bytes]:
     found: list[tuple[bytes]] = await spool.ask(
-        lambda connection, _: connection.execute("SELECT record FROM dead_letter WHERE lane=?", (lane,)).fetchall()
+        lambda connection, _: connection.execute(
+            "SELECT record FROM dead_letter WHERE lane=? ORDER BY id", (lane,)
+        ).fetchall()
     )
     return [record for (record,) in found]
 
