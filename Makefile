@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test python-test check docs dist native native-wheels native-check go-check bench-guard lock clean
+.PHONY: demo run test python-test explore check docs dist native native-wheels native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -22,6 +22,11 @@ run: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# Cases that no run had before, for so many minutes; a seed that finds something is stored, for `make test` (CONTRIBUTING.md).
+MINUTES ?= 30
+explore: $(VENV)/.dev
+	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m tests.explore --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # What the native extension does where it is built, done in Python.
 python-test: $(VENV)/.dev

@@ -1,13 +1,14 @@
 """What holds for every test."""
 
 from collections import Counter
+from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test
 
-settings.register_profile("tests", deadline=None, max_examples=60)
-"""A busy machine is no fault of an example; what hangs is ended by pytest's timeout."""
-settings.load_profile("tests")
+from tests.support.drawing import SEED, drawn_for, set_up_hypothesis
+
+set_up_hypothesis()
 
 LONGEST = (
     "tests/e2e/test_litellm_proxy.py",
@@ -19,6 +20,22 @@ LONGEST = (
 """Files that take two minutes and more: begun last, one alone would be what a run ends with."""
 PROCESSES = ("tests/fault", "tests/e2e", "tests/browser")
 """Folders of tests that start processes; a run ends with small ones, which fill every worker."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if SEED:
+        config.option.hypothesis_seed = SEED  # before its plug-in looks, which was there before
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "chance" in getattr(item, "fixturenames", ()) or is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker("explored")
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> Random:
+    """What a test draws its cases from."""
+    return drawn_for(request.node.nodeid)
 
 
 @pytest.hookimpl(trylast=True)

@@ -217,7 +217,9 @@ def sink(tmp_path: Path) -> Iterator[Sink]:
 
 
 @pytest.mark.timeout(1200)
-async def test_every_acknowledged_span_arrives_once_over_kills_under_load(tmp_path: Path, sink: Sink) -> None:
+async def test_every_acknowledged_span_arrives_once_over_kills_under_load(
+    tmp_path: Path, sink: Sink, chance: random.Random
+) -> None:
     template = Template(SHAPE)
     listen = {**ON, "service": "off"}
     upstream = Upstream(sink.url, secrets.token_hex(16))
@@ -229,7 +231,7 @@ async def test_every_acknowledged_span_arrives_once_over_kills_under_load(tmp_pa
                 load.gateway_is_up()
                 acked = len(load.acked)
                 await until_true(lambda acked=acked: len(load.acked) > acked, timeout_s=60, what="acknowledged")
-                await asyncio.sleep(random.uniform(0.02, 0.7))
+                await asyncio.sleep(chance.uniform(0.02, 0.7))
                 load.gateway_is_down()
                 killed.kill()
                 await asyncio.to_thread(killed.restart)

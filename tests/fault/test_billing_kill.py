@@ -32,8 +32,8 @@ async def taken(service: Service) -> tuple[int, int]:
     return days, parts
 
 
-async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path) -> None:
-    path, chance = tmp_path / "control.db", random.Random(20)
+async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path, chance: random.Random) -> None:
+    path = tmp_path / "control.db"
     database = await Database.open(path)
     await rollups.make_rollup_tables(database)
     calls = [

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 from tests.fault.otlp_fuzz import Summary, fuzz
 
 
-def test_damaged_payloads_are_answered_and_cost_no_memory(tmp_path: Path) -> None:
-    summary = fuzz(2000, 7, tmp_path)
+def test_damaged_payloads_are_answered_and_cost_no_memory(tmp_path: Path, chance: Random) -> None:
+    summary = fuzz(2000, chance.getrandbits(32), tmp_path)
     assert summary.faults() == []
     assert summary.answers.total() == 2000
     assert min(summary.answers[answer] for answer in ("200", "400", "OK", "INVALID_ARGUMENT")) > 50

@@ -11,7 +11,6 @@ import gzip
 import json
 import os
 import random
-import secrets
 import sqlite3
 import sys
 from collections import Counter
@@ -246,10 +245,9 @@ async def mended(gateway: Gateway) -> None:
                 return
 
 
-async def test_c16_no_success_for_what_is_not_stored_and_nothing_stored_of_what_is_refused(gateway: Gateway) -> None:
-    seed = int(os.environ.get("REJECT_TEST_SEED") or secrets.randbits(32))
-    sys.stderr.write(f"REJECT_TEST_SEED={seed}\n")
-    chance = random.Random(seed)
+async def test_c16_no_success_for_what_is_not_stored_and_nothing_stored_of_what_is_refused(
+    gateway: Gateway, chance: random.Random
+) -> None:
     requests = Requests(chance)
     answers: Counter[tuple[str, int]] = Counter()
     async with aiohttp.ClientSession(auto_decompress=False) as session:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import random
-import secrets
 import sys
 import urllib.error
 import urllib.request
@@ -75,9 +74,7 @@ async def wait_until_settled(gateway: GatewayProcess, dead_lettered: int) -> Sta
         raise ProcessFailed(f"{failed}; {gateway.status()['lanes']['ai_telemetry']}") from failed
 
 
-async def test_kills_during_a_replay_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
-    chance = random.Random(seed)
+async def test_kills_during_a_replay_lose_nothing_and_double_nothing(tmp_path: Path, chance: random.Random) -> None:
     # One that is taken here and there keeps the pump from slowing down for an upstream that refuses
     # everything.
     service = RefusingService(lambda record: None if int(record["record_id"], 16) % 20 == 0 else "not_today")
@@ -112,7 +109,7 @@ async def test_kills_during_a_replay_lose_nothing_and_double_nothing(tmp_path: P
     lane = status["lanes"]["ai_telemetry"]
     repeats = sum(service.arrivals.values()) - len(service.taken)
     sys.stderr.write(
-        f"KILL_TEST_SEED={seed}: {KILLS} kills, {sent} records, before the last replay {midway['dead_lettered']} dead"
+        f"{KILLS} kills, {sent} records, before the last replay {midway['dead_lettered']} dead"
         f" {midway['pending']} pending; {repeats} arrivals were repeats, each under the id it had\n"
     )
     assert len(service.taken) == sent, "lost"
@@ -123,9 +120,8 @@ async def test_kills_during_a_replay_lose_nothing_and_double_nothing(tmp_path: P
         assert by_key.setdefault(key, ids) == ids, "a repeat must have the same records under the same key"
 
 
-async def test_kills_while_delivered_records_go_again_change_no_total(tmp_path: Path) -> None:
+async def test_kills_while_delivered_records_go_again_change_no_total(tmp_path: Path, chance: random.Random) -> None:
     """Over the embedded service, which is killed with it and knows records by their ids."""
-    chance = random.Random(int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32)))
     gateway = GatewayProcess(tmp_path, settle="0s")
     await asyncio.to_thread(gateway.start)
     try:

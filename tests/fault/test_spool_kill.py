@@ -4,7 +4,6 @@ once, and the figures state it.
 
 import os
 import random
-import secrets
 import signal
 import subprocess
 import sys
@@ -35,10 +34,7 @@ def lines_until_killed(data_dir: Path, first: int, alive_s: float) -> list[str]:
     return [line for line in lines if line]
 
 
-async def test_every_acknowledged_record_is_there_once_after_each_kill(tmp_path: Path) -> None:
-    seed = int(os.environ.get("KILL_TEST_SEED") or secrets.randbits(32))
-    sys.stderr.write(f"KILL_TEST_SEED={seed}\n")
-    chance = random.Random(seed)
+async def test_every_acknowledged_record_is_there_once_after_each_kill(tmp_path: Path, chance: random.Random) -> None:
     said: dict[str, list[int]] = {"appended": [], "acking": [], "delivered": []}
     for kill in range(KILLS):
         for line in lines_until_killed(tmp_path, kill * 1_000_000, chance.uniform(0.0, 0.3)):

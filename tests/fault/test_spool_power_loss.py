@@ -20,7 +20,6 @@ from tests.support.spool_rig import Rig, assert_balanced, drained, open_spool
 
 CUTS = int(os.environ.get("POWER_CUTS", "60"))
 LINES = int(os.environ.get("POWER_LINES", "3000"))
-SEED = int(os.environ.get("POWER_SEED", "20260105"))
 SMALL_LOG_BYTES = 8 << 20
 """A spool this small keeps a log of 128 pages, so that it is copied into the
 file many times in a short run."""
@@ -49,10 +48,11 @@ def run_over_shim(folder: Path, module: str, *arguments: str, until: Callable[[i
     return list(notes(log))
 
 
-async def test_c02_what_was_acknowledged_is_there_after_a_power_cut_at_any_moment(tmp_path: Path) -> None:
+async def test_c02_what_was_acknowledged_is_there_after_a_power_cut_at_any_moment(
+    tmp_path: Path, chance: random.Random
+) -> None:
     arguments = ("0", str(SMALL_LOG_BYTES))
     noted = run_over_shim(tmp_path, "tests.support.appending", *arguments, until=lambda said, _: said >= LINES)
-    chance = random.Random(SEED)
     said = await must_hold_after(noted, [chance.randrange(len(noted)) for _ in range(CUTS)], tmp_path, chance)
     copied = sum(note.op == "w" and note.path.endswith("spool.db") for note in noted)
     assert copied > 20, "the log was never copied into the file: the run was too short"
@@ -62,13 +62,12 @@ async def test_c02_what_was_acknowledged_is_there_after_a_power_cut_at_any_momen
 
 
 async def test_c02_a_power_cut_while_delivered_records_leave_the_disk_loses_none_and_brings_none_back(
-    tmp_path: Path,
+    tmp_path: Path, chance: random.Random
 ) -> None:
     """No one waits for those commits, and still each must be on the
     disk before the next one is begun.
     """
     noted = run_over_shim(tmp_path, "tests.support.emptying", until=lambda _, line: line == b"end 0\n")
-    chance = random.Random(SEED)
     began = next(at for at, note in enumerate(noted) if note.op == "s" and note.data == b"idle 0\n")
     pending = pending_writes(noted)
     unsynced = [at for at in range(began, len(noted)) if pending[at]]

@@ -41,9 +41,8 @@ def damaged_copy(crashed: Path, to: Path) -> Path:
     return to
 
 
-async def test_a_log_cut_anywhere_keeps_every_commit_before_the_cut(tmp_path: Path) -> None:
+async def test_a_log_cut_anywhere_keeps_every_commit_before_the_cut(tmp_path: Path, chance: random.Random) -> None:
     crashed, sizes = await written(tmp_path)
-    chance = random.Random(20260105)
     for cut in [0, 31, 32, sizes[0] - 1, sizes[0], sizes[-1], *(chance.randrange(sizes[-1]) for _ in range(25))]:
         data_dir = damaged_copy(crashed, tmp_path / "cut")
         with (data_dir / "spool.db-wal").open("r+b") as log:
@@ -80,9 +79,10 @@ async def _drained(spool: SqliteSpool) -> list[bytes] | None:
         return None
 
 
-async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(tmp_path: Path) -> None:
+async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(
+    tmp_path: Path, chance: random.Random
+) -> None:
     crashed, sizes = await written(tmp_path)
-    chance = random.Random(20260106)
     for _ in range(25):
         data_dir = damaged_copy(crashed, tmp_path / "flipped")
         start = flip(data_dir / "spool.db-wal", chance)
@@ -94,12 +94,13 @@ async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(tmp_pa
         assert len(found) >= RECORDS - 2, f"flipped at {start}: commits behind it were forgotten"
 
 
-async def test_flipped_bytes_in_the_file_cost_the_rows_they_hit_or_are_called_a_spool_error(tmp_path: Path) -> None:
+async def test_flipped_bytes_in_the_file_cost_the_rows_they_hit_or_are_called_a_spool_error(
+    tmp_path: Path, chance: random.Random
+) -> None:
     crashed, _ = await written(tmp_path)
     spool = open_spool(crashed)
     await spool.close()  # the log goes into the file
     true = [record(n) for n in range(RECORDS)]
-    chance = random.Random(20260107)
     readable = 0
     for _ in range(50):
         data_dir = damaged_copy(crashed, tmp_path / "flipped")

@@ -1,11 +1,10 @@
-"""Everything at once (`tests.fault.torture`); TORTURE_MINUTES and TORTURE_SEED
-choose how long and which.
-"""
+"""Everything at once (`tests.fault.torture`); TORTURE_MINUTES chooses how long."""
 
 import json
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -18,8 +17,7 @@ BESIDE_OTHER_TESTS_S = "5"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(MINUTES * 60 + 600)]
 
 
-def test_what_was_acknowledged_arrives_once_whatever_breaks_meanwhile() -> None:
-    seed = ["--seed", os.environ["TORTURE_SEED"]] if "TORTURE_SEED" in os.environ else []
+def test_what_was_acknowledged_arrives_once_whatever_breaks_meanwhile(chance: Random) -> None:
     command = [
         sys.executable,
         "-m",
@@ -28,7 +26,8 @@ def test_what_was_acknowledged_arrives_once_whatever_breaks_meanwhile() -> None:
         str(MINUTES),
         "--stall",
         BESIDE_OTHER_TESTS_S,
-        *seed,
+        "--seed",
+        str(chance.getrandbits(32)),
     ]
     run = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT_ROOT, check=False)
     sys.stderr.write(run.stdout)

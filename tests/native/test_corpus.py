@@ -41,27 +41,27 @@ def test_the_corpus_is_read_alike_cold_and_warm(context: Context) -> None:
     assert "differs" not in readers.native.python_spans
 
 
-def test_spans_of_the_corpus_with_other_values_are_read_alike() -> None:
-    random, readers = Random(17), Readers()
+def test_spans_of_the_corpus_with_other_values_are_read_alike(chance: Random) -> None:
+    readers = Readers()
     for body in CORPUS:
         request = ExportTraceServiceRequest.FromString(body)
         readers.compare(body, context_at())
         for oddity in (0, 0, 0, 0.3, 0.3, 1, 1, 1):
-            readers.compare(varied(request, random, oddity).SerializeToString(), context_at())
+            readers.compare(varied(request, chance, oddity).SerializeToString(), context_at())
     assert readers.native.native_spans > len(CORPUS)
     assert "differs" not in readers.native.python_payloads
     assert "differs" not in readers.native.python_spans
 
 
-def test_damaged_payloads_are_read_alike() -> None:
-    random, readers = Random(18), Readers()
+def test_damaged_payloads_are_read_alike(chance: Random) -> None:
+    readers = Readers()
     for body in CORPUS:
         if len(body) > 65_536:
             continue
         readers.compare(body, context_at())
         for _ in range(4):
             damaged = bytearray(body)
-            for _ in range(random.choice((1, 1, 2, 8))):
-                damaged[random.randrange(len(damaged))] = random.randrange(256)
+            for _ in range(chance.choice((1, 1, 2, 8))):
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
             readers.compare(bytes(damaged), context_at())
-        readers.compare(body[: random.randrange(len(body))], context_at())
+        readers.compare(body[: chance.randrange(len(body))], context_at())

@@ -47,16 +47,16 @@ def bodies() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("context", [context_at(), LABELLED, HASHED], ids=["key", "labels", "hashed"])
-def test_many_spans_of_few_shapes_are_read_alike(context: Context) -> None:
-    random, readers, n = Random(19), Readers(), 0
+def test_many_spans_of_few_shapes_are_read_alike(context: Context, chance: Random) -> None:
+    readers, n = Readers(), 0
     found = bodies()
-    requests = [many(found[name], random) for name in SENDERS]
+    requests = [many(found[name], chance) for name in SENDERS]
     now_ms = NOW_MS
     while n < SPANS // 3:
         for request in requests:
-            now_ms += random.randrange(600_000)
+            now_ms += chance.randrange(600_000)
             at = context._replace(received_at_ms=now_ms, received_at=rfc3339_ms(now_ms))
-            payload = varied(request, random, 0.02)
+            payload = varied(request, chance, 0.02)
             n += sum(len(x.spans) for y in payload.resource_spans for x in y.scope_spans)
             readers.compare(payload.SerializeToString(), at)
     assert readers.native.native_spans > n / 5

@@ -21,9 +21,9 @@ def payloads(random: Random) -> list[bytes]:
     return [body if random.random() < 0.9 else body[: random.randrange(len(body))] for body in made] + [b""]
 
 
-def test_payloads_read_together_are_those_read_one_by_one() -> None:
-    random, context = Random(7), readers.context_at()
-    reader, made = readers.Readers().native, payloads(random)
+def test_payloads_read_together_are_those_read_one_by_one(chance: Random) -> None:
+    context = readers.context_at()
+    reader, made = readers.Readers().native, payloads(chance)
     for body in made:  # learns
         reader.parse(Payload("traces", body, json=False), context)
     reader._left_ns = reader._most_ns = 0

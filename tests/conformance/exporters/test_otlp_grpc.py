@@ -268,11 +268,11 @@ async def test_an_address_that_would_leak_a_header_is_refused() -> None:
         OtlpGrpcExporter(OtlpSettings("http://collector.example:4317", "grpc", {"a": Secret("x")}))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("_", range(2))
 async def test_whatever_the_backend_does_everything_arrives_and_nothing_is_buried(
-    backend: Backend, exporter: OtlpGrpcExporter, clock: ManualClock, seed: int
+    backend: Backend, exporter: OtlpGrpcExporter, clock: ManualClock, chance: random.Random, _: int
 ) -> None:
-    chance, taken = random.Random(seed), set[int]()
+    taken = set[int]()
     retryable = [Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Code.INTERNAL, Code.DATA_LOSS, Code.UNKNOWN]
 
     async def respond(numbers: list[int], context: Any) -> bytes | None:

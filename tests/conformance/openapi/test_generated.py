@@ -30,12 +30,11 @@ LEFT_OUT = ("backUpSpool", "beginBackup", "tap")
 """They write to any path that a request names, or answer without an end."""
 BOUNDS = settings(
     max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+pytestmark = pytest.mark.explored
 
 Operation = Any
 """schemathesis' APIOperation, which its types leave generic."""

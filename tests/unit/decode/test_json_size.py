@@ -31,8 +31,7 @@ def test_marks_outside_texts_are_counted(
     assert not values or has_more_values(text, values - 1)
 
 
-def test_no_document_of_any_kind_is_counted_too_low() -> None:
-    chance = random.Random(11)
+def test_no_document_of_any_kind_is_counted_too_low(chance: random.Random) -> None:
 
     def value(depth: int) -> object:
         kind = chance.randrange(4 if depth else 2)

@@ -73,8 +73,7 @@ def test_objects_beyond_the_bound_are_not_built() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "identity", "br", "gzip, deflate"])
-def test_any_damage_to_an_answer_gives_its_document_or_is_seen(coding: str) -> None:
-    chance = random.Random(13)
+def test_any_damage_to_an_answer_gives_its_document_or_is_seen(coding: str, chance: random.Random) -> None:
     document = {"accepted": 1, "rejected": [{"index": index, "code": "no", "message": "m"} for index in range(9)]}
     whole = orjson.dumps(document)
     packed = {

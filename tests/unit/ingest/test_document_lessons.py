@@ -129,13 +129,13 @@ def reader_of(**options: Any) -> DocumentReader:
     return DocumentReader(ParseRules(Prices()), **{"lessons_ns": 10**15, **options})
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_varied_payloads_come_out_as_by_the_rules(seed: int) -> None:
-    random, reader, documents = Random(seed), reader_of(), captured()
+@pytest.mark.parametrize("_", range(2))
+def test_varied_payloads_come_out_as_by_the_rules(chance: Random, _: int) -> None:
+    reader, documents = reader_of(), captured()
     for _ in range(ROUNDS):
         for document in documents:
-            calls = [as_next_call(document, random) for _ in range(4)]
-            same(reader, payload(document, *calls, odd(calls[0], random), *calls, odd(document, random)))
+            calls = [as_next_call(document, chance) for _ in range(4)]
+            same(reader, payload(document, *calls, odd(calls[0], chance), *calls, odd(document, chance)))
     assert reader.learnt > ROUNDS * len(documents)
 
 

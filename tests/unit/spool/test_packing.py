@@ -1,6 +1,5 @@
 """Chunks are compressed on disk, and what a damaged file holds for a frame takes no memory."""
 
-import os
 import sqlite3
 import sys
 import tracemalloc
@@ -20,7 +19,7 @@ from spool.sqlite.packing import MOST_BYTES, Unreadable, pack, unpack
 from spool.sqlite.recovery.verify import verify_stopped
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
-from tests.support.spool_rig import append, assert_balanced, drained, frozen, open_spool
+from tests.support.spool_rig import append, assert_balanced, drained, frozen, noise, open_spool
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -39,7 +38,7 @@ async def execute(spool: SqliteSpool, sql: str, values: tuple[Any, ...] = ()) ->
     return await spool.ask(lambda connection, _: connection.execute(sql, values).fetchall())
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"a" * 100_000, os.urandom(5_000), bytes(range(256)) * 40])
+@pytest.mark.parametrize("content", [b"", b"{}", b"a" * 100_000, noise(5_000), bytes(range(256)) * 40])
 def test_what_is_packed_is_unpacked_as_it_was(content: bytes) -> None:
     packed = pack(content)
     assert packed == content or unpack(packed) == content
@@ -47,8 +46,8 @@ def test_what_is_packed_is_unpacked_as_it_was(content: bytes) -> None:
 
 
 def test_content_that_a_frame_makes_no_shorter_is_stored_as_it_is() -> None:
-    noise = os.urandom(5_000)
-    assert pack(noise) is noise
+    short = noise(5_000)
+    assert pack(short) is short
     large = bytes(MOST_BYTES + 1)
     assert pack(large) is large
 
