@@ -9,9 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
+HANGS_S: Final = 120.0
+"""How long to wait for what must come, where nothing is concluded from the time: only what hangs
+takes as long, also on a machine whose cores others keep busy."""
 _POLL_S = 0.02
 
 T = TypeVar("T")
@@ -59,7 +62,7 @@ class Process:
         self._popen.stdin.write(line + "\n")
         self._popen.stdin.flush()
 
-    def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str) -> T:
+    def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float = HANGS_S, what: str) -> T:
         """Poll until *condition* gives something.
 
         Raises ProcessFailed when the process ends first, or at the deadline.
@@ -75,7 +78,7 @@ class Process:
                 raise ProcessFailed(f"not {what} after {timeout_s} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout_s: float = HANGS_S) -> int:
         """Its exit code, once it ended by itself.
 
         Killed, and ProcessFailed raised, when it does not in time.
@@ -89,9 +92,9 @@ class Process:
     def kill(self) -> None:
         """SIGKILL, unless it ended already, and reap it."""
         self._popen.kill()
-        self._reap(30)
+        self._reap(HANGS_S)
 
-    def terminate(self, *, timeout_s: float = 30) -> int:
+    def terminate(self, *, timeout_s: float = HANGS_S) -> int:
         """SIGTERM; its exit code. Killed, and ProcessFailed raised, when it is not gone in time."""
         self._popen.terminate()
         return self.wait(timeout_s)
@@ -111,7 +114,7 @@ class Process:
         """User and system time so far of all its threads and its children's (proc(5),
         fields 14 and 15 of stat).
         """
-        return sum(_cpu_s(pid) for pid in (self.pid, *_children(self.pid)))
+        return cpu_s(self.pid)
 
     def cpu_ns(self) -> int:
         """The same from schedstat, to the nanosecond, of threads that still run."""
@@ -145,6 +148,11 @@ def raise_file_limit(wanted: int = 4096) -> None:
     """Allow *wanted* open files, where the hard limit does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+
+
+def cpu_s(pid: int) -> float:
+    """As `Process.cpu_s`, of any process."""
+    return sum(_cpu_s(each) for each in (pid, *_children(pid)))
 
 
 def _children(pid: int) -> list[int]:

@@ -27,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = SEED  # before its plug-in looks, which was there before
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes name no test: some hold the time, and the workers of a run must have the same tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if "chance" in getattr(item, "fixturenames", ()) or is_hypothesis_test(getattr(item, "obj", None)):
         item.add_marker("explored")

@@ -72,7 +72,7 @@ def test_a_choice_is_dropped_after_its_number_was_stated(
     browser.scripts(run=False)
     browser.press_by_keyboard("Drop 2 dead letters")
     assert "2 dead letters were dropped." in browser.text
-    wait_until_true(lambda: sum(dead_lettered(gateway)) == before - 2, timeout_s=10, what="counted")
+    wait_until_true(lambda: sum(dead_lettered(gateway)) == before - 2, what="counted")
 
 
 def test_all_that_match_are_replayed(browser: Browser, gateway: GatewayProcess, service: RefusingService) -> None:

@@ -19,7 +19,7 @@ def devices(gateway: GatewayProcess) -> None:
     for name in (ODD, "build-server"):
         said = {"client": {"name": "claude-code", "version": "2.1"}, "labels": {"team": "search"}}
         send_json(gateway, f"/v1/devices/{quote(name)}/heartbeat", {"instance_id": "one", "sequence": 1, **said})
-    wait_until_true(lambda: states_of(gateway).count("enrolled") >= 3, timeout_s=30, what="all enrolled")
+    wait_until_true(lambda: states_of(gateway).count("enrolled") >= 3, what="all enrolled")
 
 
 def quote(name: str) -> str:

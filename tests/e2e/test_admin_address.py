@@ -20,6 +20,7 @@ from spool.data_lock import DataLock
 from tests.support.certificates import Authority
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
+from tests.support.ports import free_port
 
 ASKED = (("keys", "list"), ("spool", "status"), ("spool", "verify"), ("spool", "dead-letters", "list"))
 
@@ -96,8 +97,7 @@ def test_after_a_kill_nobody_who_took_the_port_is_sent_the_token(gateway: Gatewa
 
 
 def test_an_address_that_is_named_wins_but_for_port_0(gateway: GatewayProcess, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_port()}"
     ended = ask(gateway, "keys", "list", TELEMETRY_GATEWAY_LISTEN_ADMIN=nobody)
     assert ended.code == 1
     assert nobody in ended.err

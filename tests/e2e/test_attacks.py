@@ -27,9 +27,9 @@ from gateway.receiver.otlp import INGEST_SCOPE
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import keys_beside
+from tests.support.polling import HANGS_S
 from tests.support.spans import call_span
 
-WAIT_S = 10.0
 KONG = (CORPUS / "gateways/kong/http_log_single.json").read_bytes()
 HELICONE_SECRET = "CANARY-7Q-of-the-webhook"
 
@@ -87,7 +87,7 @@ class Answers(NamedTuple):
 def talk(url: str, *sent: bytes) -> Answers:
     """Every answer to what is sent on one connection, which is then half closed."""
     address = urlsplit(url)
-    with socket.create_connection((address.hostname, address.port), timeout=WAIT_S) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=HANGS_S) as connection:
         received = b""
         try:
             for part in sent:
@@ -291,7 +291,7 @@ def opened_session(gateway: GatewayProcess) -> str:
     """The cookie of a browser that logged in."""
     token = admin_token(gateway)
     address = urlsplit(gateway.admin_url)
-    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=WAIT_S)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=HANGS_S)
     connection.request("POST", "/login", f"token={token}", {"Content-Type": "application/x-www-form-urlencoded"})
     answer = connection.getresponse()
     assert answer.status == 303

@@ -17,7 +17,7 @@ def ingest(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """The JSON of a run that found nothing wrong."""
     out = tmp_path / "out.json"
     command = [sys.executable, "-m", "benchmarks.ingest", "--dir", str(tmp_path), "--json", str(out), *arguments]
-    done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     written: dict[str, Any] = json.loads(out.read_bytes())
     return written

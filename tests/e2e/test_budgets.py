@@ -25,7 +25,7 @@ from tests.support.client_environments import client_python
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess, broken_identities
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.slow
 
 SECRET = b"a secret of a webhook, 4711"
 ENVELOPES, PER_ENVELOPE = 40, 25
@@ -134,7 +134,7 @@ class Client:
         return request(self._gateway.admin_url + path, sent, Authorization=token)
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        return self._gateway.process.wait_until(condition, timeout_s=60, what=what)
+        return self._gateway.process.wait_until(condition, what=what)
 
 
 def sender(gateway: GatewayProcess, bodies: list[bytes]) -> None:

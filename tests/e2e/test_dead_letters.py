@@ -19,7 +19,6 @@ from tests.support.upstream import running_upstream
 
 KEY = "an-outbound-key-of-the-test"
 SHAPE = Shape(spans=30, attributes=15)
-DELIVERY_S = 30.0
 
 
 class Rig(NamedTuple):
@@ -40,9 +39,7 @@ class Rig(NamedTuple):
             found = (lane["pending"], lane["delivered"], lane["dead_lettered"])
             return status if found == (0, delivered, dead_lettered) else None
 
-        return await asyncio.to_thread(
-            self.gateway.process.wait_until, settled, timeout_s=DELIVERY_S, what=f"{delivered} delivered"
-        )
+        return await asyncio.to_thread(self.gateway.process.wait_until, settled, what=f"{delivered} delivered")
 
     async def command(self, *arguments: str, answer: str | None = None) -> Ended:
         return await asyncio.to_thread(run_command, self.gateway, "spool", *arguments, answer=answer)
@@ -71,7 +68,6 @@ async def test_refused_records_are_listed_put_back_and_dropped_while_the_gateway
     refused = await asyncio.to_thread(
         rig.gateway.process.wait_until,
         lambda: dead_when_settled(rig.gateway, sent),
-        timeout_s=DELIVERY_S,
         what="all delivered or refused",
     )
     assert 0 < refused < sent
@@ -111,7 +107,6 @@ async def test_refused_records_are_listed_put_back_and_dropped_while_the_gateway
     await asyncio.to_thread(
         rig.gateway.process.wait_until,
         lambda: told in text_at(rig.gateway.admin_url + "/metrics") or None,
-        timeout_s=DELIVERY_S,
         what="told by /metrics",
     )
 
@@ -171,7 +166,7 @@ async def test_delivered_records_sent_again_change_no_count_at_either_end(tmp_pa
             lane = resends.get("ai_telemetry")
             return lane if lane and lane["sent_again"].get("delivered") == sent else None
 
-        lane = await asyncio.to_thread(gateway.process.wait_until, sent_again, timeout_s=DELIVERY_S, what="sent again")
+        lane = await asyncio.to_thread(gateway.process.wait_until, sent_again, what="sent again")
         assert lane["waiting"] == 0
         assert await asyncio.to_thread(gateway.summary) == totals
         after = await rig.until(sent, 0)

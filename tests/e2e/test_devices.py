@@ -54,7 +54,7 @@ class Rig:
         return {each.device_id: each.enrolments for each in enrolled_at(self.gateway.data_dir / "service")}
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        await until_true(condition, timeout_s=30, what=what)
+        await until_true(condition, what=what)
 
     async def restart(self) -> None:
         self.gateway.kill()
@@ -270,7 +270,6 @@ async def test_what_an_earlier_release_left_in_the_spool_is_taken_over(tmp_path:
             lambda: (
                 {x.device_id: x.enrolments for x in enrolled_at(gateway.data_dir / "service")} == {"old": 1, "older": 1}
             ),
-            timeout_s=30,
             what="enrolled",
         )
         status = await asyncio.to_thread(gateway.wait_until_delivered, DEVICES)

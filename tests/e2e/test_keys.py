@@ -102,7 +102,6 @@ def test_a_key_made_before_the_first_start_is_asked_for_from_then_on(stopped: Ga
     assert keys(stopped, "list", "--json").json["pagination"]["total_count"] == 1
 
 
-@pytest.mark.timeout(300)  # 26 processes
 def test_the_commands_give_the_same_beside_a_running_gateway_and_on_its_files(gateway: GatewayProcess) -> None:
     def life() -> list[Any]:
         name = "a life"

@@ -22,7 +22,7 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import inbound_key
 from tests.support.mock_llm import Served
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 CLIENTS = {"langfuse_v2": "langfuse-v2", "langfuse_otel": "langfuse"}
 """Module -> environment."""

@@ -173,11 +173,9 @@ async def test_stopping_answers_the_call_that_is_under_way(tmp_path: Path) -> No
         async with aio.insecure_channel(stopping.grpc_target) as channel:
             assert await called(channel, b"") == b""
             under_way = asyncio.ensure_future(send_grpc(plan, 0, slowly(), len(body)))
-            await asyncio.to_thread(
-                stopping.process.wait_until, partial(in_flight, stopping), timeout_s=20, what="under way"
-            )
+            await asyncio.to_thread(stopping.process.wait_until, partial(in_flight, stopping), what="under way")
             ended = asyncio.ensure_future(asyncio.to_thread(stopping.stop))
-            while isinstance(await called(channel, b"", timeout_s=5), bytes):
+            while isinstance(await called(channel, b""), bytes):
                 pass
             go.set()
             assert await under_way == ("grpc 0", None)
@@ -197,7 +195,7 @@ def test_large_messages_that_are_refused_leave_no_memory_behind(gateway: Gateway
     process = gateway.process
     before_mib = process.rss_bytes("VmRSS") >> 20
     command = [sys.executable, "-m", "tests.support.large_uploads", gateway.grpc_target, "12", str(60 << 20)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, cwd=PROJECT_ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, cwd=PROJECT_ROOT)
     answers = json.loads(done.stdout)
     assert set(answers) <= {"OK", "UNAVAILABLE"}
     assert answers["OK"] >= 1
@@ -205,7 +203,7 @@ def test_large_messages_that_are_refused_leave_no_memory_behind(gateway: Gateway
     def given_back() -> bool | None:
         return process.rss_bytes("VmRSS") >> 20 < before_mib + 100 or None
 
-    process.wait_until(given_back, timeout_s=20, what="small again")
+    process.wait_until(given_back, what="small again")
     budget_mib, joined_mib, fixed_mib = 256, 3 * 64, 32  # docs/promises.md, "Memory under strain"
     assert process.rss_bytes() >> 20 < before_mib + budget_mib + joined_mib + fixed_mib
 
@@ -230,7 +228,7 @@ async def test_every_acknowledged_span_arrives_once_over_kills_under_load(
             for _ in range(KILLS):
                 load.gateway_is_up()
                 acked = len(load.acked)
-                await until_true(lambda acked=acked: len(load.acked) > acked, timeout_s=60, what="acknowledged")
+                await until_true(lambda acked=acked: len(load.acked) > acked, what="acknowledged")
                 await asyncio.sleep(chance.uniform(0.02, 0.7))
                 load.gateway_is_down()
                 killed.kill()

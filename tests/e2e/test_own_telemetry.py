@@ -118,7 +118,7 @@ async def send_calls(running: Gateway) -> None:
         await client.post(f"http://{running.ports.http}/v1/traces", content=body, headers=PROTOBUF)
     async with aio.insecure_channel(str(running.ports.grpc)) as channel:
         await channel.unary_unary(TRACES)(call_span("two", (5, 2), more=prompt), timeout=30)
-    await until_true(lambda: running.spool.depth("ai_telemetry").delivered == 2, timeout_s=30, what="delivered")
+    await until_true(lambda: running.spool.depth("ai_telemetry").delivered == 2, what="delivered")
 
 
 def check_metrics(backend: Backend, gateway_id: str) -> None:
@@ -190,11 +190,11 @@ async def test_an_endpoint_that_is_gone_changes_nothing(tmp_path: Path, protocol
     endpoint = f"http://127.0.0.1:{free_port()}"
     async with running_gateway(tmp_path, **options(endpoint, protocol=protocol)) as running:
         await send_calls(running)
-        await until_true(lambda: running._pushes["metrics", "failed"] > 0, timeout_s=30, what="a push failed")
+        await until_true(lambda: running._pushes["metrics", "failed"] > 0, what="a push failed")
         edge = running.spool.edge()
         assert (edge["received"], edge["kept"]) == (2, 2)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < 45, "a push that is waited for ends after 60 s"
 
 
 async def test_an_endpoint_that_never_answers_holds_nothing_up(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ async def send_everything(gateway: Gateway, client: httpx.AsyncClient) -> None:
     answer = await client.post(f"{url}/v2/ai-telemetry/records", json=of_two_currencies())
     assert answer.json() == {"accepted": 4, "rejected": []}
     lane = lambda: gateway.status.lanes()["ai_telemetry"]  # noqa: E731
-    await until_true(lambda: lane()["kept"] > 300 and not lane()["pending"], timeout_s=60, what="delivered")
+    await until_true(lambda: lane()["kept"] > 300 and not lane()["pending"], what="delivered")
 
 
 def of_two_currencies() -> dict[str, Any]:

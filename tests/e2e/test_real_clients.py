@@ -28,8 +28,8 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.mock_llm import Served
 from tests.support.otlp_relay import OtlpRelay
 
-INSTALL_AND_RUN_S = 300
-CLIENT_TIMEOUT_S = 90
+INSTALL_AND_RUN_S = 900
+CLIENT_TIMEOUT_S = 300
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(INSTALL_AND_RUN_S)]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.clients.programs import CLIENTS
 from tests.clients.runs import CASES, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def test_javascripts_exporter_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def run_client(provider_url: str, otlp_url: str, conventions: str) -> int:
     command = [sys.executable, "-m", "tests.support.openai_client", provider_url, otlp_url]
     environment = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **CONTENT_ON[conventions]}
     done = subprocess.run(
-        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, timeout=90, check=False
+        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Failed to export" not in done.stderr

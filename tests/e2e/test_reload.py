@@ -49,7 +49,7 @@ def hang_up(gateway: GatewayProcess, says: str = RELOADED) -> str:
         text = gateway.log.read_text()[before:]
         return text if says in text and text.endswith("\n") else None
 
-    return gateway.process.wait_until(logged, timeout_s=20, what=says)
+    return gateway.process.wait_until(logged, what=says)
 
 
 async def post(gateway: GatewayProcess, path: str, body: bytes, headers: Mapping[str, str]) -> int:
@@ -171,7 +171,7 @@ async def test_the_keys_of_the_upstream_change_and_what_was_held_goes_out(tmp_pa
 
 
 async def until(gateway: GatewayProcess, condition: Callable[[], bool]) -> None:
-    await asyncio.to_thread(gateway.process.wait_until, lambda: condition() or None, timeout_s=20, what="so")
+    await asyncio.to_thread(gateway.process.wait_until, lambda: condition() or None, what="so")
 
 
 def test_a_hang_up_while_it_starts_ends_nothing(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_hang_up_while_it_starts_ends_nothing(tmp_path: Path) -> None:
         return ports.exists() or None
 
     try:
-        process.wait_until(ready, timeout_s=30, what="ready")
+        process.wait_until(ready, what="ready")
         assert process.terminate() == 0
     finally:
         process.kill()

@@ -83,7 +83,7 @@ def test_calls_cover_metrics_over_a_renaming_and_the_gap_shows_the_keys_name(gat
     told = Export(resource=APP, start=now_s(), at=now_s() + 0.01).point(700, "input").point(300, "output")
     post(gateway, "/v1/metrics", told.body, key)
     rename(gateway, "team green", "team red")
-    status = gateway.process.wait_until(lambda: of_gaps(gateway), timeout_s=30, what="a gap")
+    status = gateway.process.wait_until(lambda: of_gaps(gateway), what="a gap")
     assert [gap["sender"] for gap in status["gaps"]] == ["key:team red"]
     assert status["reasons"]["suppressed.calls_reported"] == 1
     gateway.wait_until_delivered()

@@ -25,7 +25,7 @@ from tests.support.corpus import Payload, scenarios
 from tests.support.gateway_process import EDGE_OUTCOMES, GatewayProcess, Status, broken_identities
 from tests.support.sdk_application import Application, send_logs, send_metrics, send_spans
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 TOGETHER = {"settle": "3s", "metrics_settle": "3s"}
 """Time enough to report one thing in several requests, on a busy machine too."""

@@ -17,7 +17,7 @@ from gateway.common.service_manager import ServiceManager
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 @pytest.fixture(params=["a path", "an abstract name"])

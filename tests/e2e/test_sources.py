@@ -127,7 +127,7 @@ def test_a_gateway_killed_between_the_pieces_counts_a_repeated_body_once(gateway
     url = f"{gateway.intake_url}/v1/sources/kong"
     sender = _Sending(url, body)
     sender.start()
-    gateway.process.wait_until(lambda: gateway.status()["edge"]["kept"] > 0 or None, timeout_s=30, what="first piece")
+    gateway.process.wait_until(lambda: gateway.status()["edge"]["kept"] > 0 or None, what="first piece")
     gateway.kill()
     sender.join(60)
     gateway.restart()

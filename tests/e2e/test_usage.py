@@ -21,7 +21,7 @@ from tests.support.corpus import CORPUS
 from tests.support.focus import faults_of_csv
 from tests.support.gateway_process import GatewayProcess, broken_identities
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 ALIKE = ("provider", "model", "operation", "service_name", "user", "team", "project", "device_id", "key")
 """Dimensions that both have."""

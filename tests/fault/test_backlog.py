@@ -21,8 +21,10 @@ BACKLOG_MIB = int(os.environ.get("BACKLOG_TEST_MIB", "200"))
 HOURS_AGO_S = 7200.0
 START_READS_BYTES = 16 * MIB
 RSS_BYTES = 64 * MIB
+DRAINED_S = 900
+"""Measured are 15 s; what hangs ends then."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * DRAINED_S)]
 
 
 def read_bytes(process: Process) -> int:
@@ -40,7 +42,7 @@ def test_a_backlog_makes_a_start_neither_slow_nor_large_and_all_of_it_is_deliver
         with running_gateway(tmp_path, tmp_path / "backlog", sink) as (process, admin, ready_s):
             assert read_bytes(process) - base_read_bytes < START_READS_BYTES
             sink.set_mode("accept")
-            drained_s, most_rss_mib = drain(process, admin, 120)
+            drained_s, most_rss_mib = drain(process, admin, DRAINED_S)
             assert sink.counts().unique_records == records
     sys.stderr.write(f"ready {ready_s:.2f} s (empty {base_s:.2f} s), {records / drained_s:.0f} records/s\n")
     assert most_rss_mib - base_rss_bytes / MIB <= RSS_BYTES / MIB

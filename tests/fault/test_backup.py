@@ -33,8 +33,6 @@ PHRASE = f"CANARY-7Q-{secrets.token_hex(8)}"
 HEARTBEAT = {"instance_id": "i-1", "sequence": 1, "observed_at": "2026-01-05T10:01:00Z", "status": "healthy"}
 NOT_BACKED_UP = {"lock", "reserve", "admin-address", "spool.summary", "state.summary", "spool.check"}
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def sink(tmp_path: Path) -> Iterator[Sink]:
@@ -71,7 +69,7 @@ async def backed_up(load: Load, *arguments: str, phrase: str | None = None) -> t
 async def until_acked(load: Load, more: int) -> None:
     """Until *more* further requests were acknowledged."""
     wanted = len(load.acked) + more
-    await until_true(lambda: len(load.acked) >= wanted, timeout_s=60, what="requests are acknowledged")
+    await until_true(lambda: len(load.acked) >= wanted, what="requests are acknowledged")
 
 
 def restored(file: Path, folder: Path, phrase: str | None = None) -> dict[str, Any]:
@@ -84,7 +82,7 @@ def restored(file: Path, folder: Path, phrase: str | None = None) -> dict[str, A
 async def until_counted(gateway: GatewayProcess, calls: int) -> None:
     """Until the usage by the hour holds exactly *calls*; it follows behind the lanes."""
     what = "the usage by the hour"
-    await until_true(lambda: calls_by_the_hour(gateway.data_dir) >= calls, timeout_s=60, what=what)
+    await until_true(lambda: calls_by_the_hour(gateway.data_dir) >= calls, what=what)
     assert calls_by_the_hour(gateway.data_dir) == calls
 
 

@@ -93,7 +93,7 @@ async def alerted(database: Database, receiver: Receiver, calls: int) -> None:
     await budgets.look()
     calling = asyncio.create_task(budgets.deliverer.run())
     delivered = budgets.deliverer.calls
-    await until_true(lambda: delivered["delivered"] >= calls, timeout_s=20, what="the webhooks")
+    await until_true(lambda: delivered["delivered"] >= calls, what="the webhooks")
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
 

@@ -15,7 +15,7 @@ from tests.support.billing_lane import lane_to, send
 from tests.support.forked_process import FORKS
 from tests.unit.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 KILLS = 20
 DAYS = 5

@@ -1,14 +1,13 @@
 """Bodies that cost their sender nothing: small on the wire, millions of objects if they were read.
 
 Each against a real gateway, with a worker, without one, and as a device. Memory is that of all its
-processes together; an honest sender asks all the while, and its slowest answer is the stall: at
-most 3 s beside other tests, and with BOUNDED_TEST_ALONE, which makes the largest bodies as large as
-they may be, at most what an idle machine takes.
+processes together. An honest sender asks all the while: no answer to it may come after more than
+1 s of the gateway's CPU. With BOUNDED_TEST_ALONE, which makes the largest bodies as large as they
+may be, no answer may take longer than on an idle machine.
 """
 
 import os
 import re
-import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,15 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.gateway_process import GatewayProcess, Upstream
+from tests.support.ports import free_port
 from tests.support.strain import MIB, Strain, post, rss_bytes, straining
 from tests.support.worst_bodies import SMALL, WORST, Sent, series
 
 IS_ALONE = "BOUNDED_TEST_ALONE" in os.environ
-MOST_STALL_S = 0.3 if IS_ALONE else 3.0
+MOST_STALL_S = 0.3 if IS_ALONE else 1.0
 TRIES = 3
-"""The machine may be at other work: the best of so many stalls counts."""
-
-pytestmark = pytest.mark.timeout(600)
+"""The best of so many stalls counts."""
 
 
 class Setting(NamedTuple):
@@ -62,6 +60,10 @@ def gateway(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield process
 
 
+def stall_s(strain: Strain) -> float:
+    return strain.slowest_s if IS_ALONE else strain.most_work_s
+
+
 def strained(
     gateway: GatewayProcess, sent: Sent, *, zipped: bool = True, tries: int = TRIES
 ) -> tuple[int, str, Strain]:
@@ -70,9 +72,9 @@ def strained(
     for _ in range(tries):
         with straining(gateway) as strain:
             status, text = post(gateway, sent.path, sent.body, kind=sent.kind, zipped=zipped)
-        if best is None or strain.slowest_s < best.slowest_s:
+        if best is None or stall_s(strain) < stall_s(best):
             best = strain
-        if best.slowest_s < MOST_STALL_S:
+        if stall_s(best) < MOST_STALL_S:
             break
     assert best is not None
     return status, text.decode("utf-8", "replace"), best
@@ -86,7 +88,7 @@ def test_some_kilobytes_cost_no_memory_and_keep_no_one_waiting(
     assert status == 413, text[:300]
     assert re.search(r"raise limits\.max_|than \d+ bytes: send|in several requests", text), "it names the remedy"
     assert strain.grown_mib < setting.most_mib, strain
-    assert strain.slowest_s < MOST_STALL_S, strain
+    assert stall_s(strain) < MOST_STALL_S, strain
 
 
 def test_three_hundred_thousand_series_in_three_bodies_are_refused_in_little_memory(gateway: GatewayProcess) -> None:
@@ -95,7 +97,7 @@ def test_three_hundred_thousand_series_in_three_bodies_are_refused_in_little_mem
         assert status == 413
         assert re.search(r"raise limits\.max_(items|series)", text)
         assert strain.grown_mib < 64, strain
-        assert strain.slowest_s < MOST_STALL_S, strain
+        assert stall_s(strain) < MOST_STALL_S, strain
 
 
 def test_new_series_are_taken_in_little_memory_until_their_source_brought_too_many(
@@ -121,12 +123,11 @@ def test_the_largest_body_of_the_worst_bytes_costs_bounded_memory_and_keeps_no_o
     status, text, strain = strained(gateway, WORST[name](size), zipped=False)
     assert status in {200, 202, 400, 413}, text[:300]
     assert strain.grown_mib < setting.worst_mib, strain
-    assert strain.slowest_s < max(setting.worst_stall_s, MOST_STALL_S), strain
+    assert stall_s(strain) < max(setting.worst_stall_s, MOST_STALL_S), strain
 
 
 def test_an_honest_sender_without_an_answer_is_a_failure() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-    gone: Any = SimpleNamespace(process=SimpleNamespace(pid=os.getpid()), intake_url=url)
+    url = f"http://127.0.0.1:{free_port()}"
+    gone: Any = SimpleNamespace(process=SimpleNamespace(pid=os.getpid(), cpu_s=lambda: 0.0), intake_url=url)
     with pytest.raises(ConnectionRefusedError), straining(gone):
         pass

@@ -22,6 +22,8 @@ from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.metrics import export
 from tests.support.metrics_rig import MetricsRig
+from tests.support.polling import HANGS_S
+from tests.support.ports import free_port
 from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balanced, drained, frozen, open_spool
 
 DAY_MS = 86_400_000
@@ -224,12 +226,13 @@ def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
 
 @wrong
 async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true_ages(
-    tmp_path: Path, wall: Wall, wrong_ms: int, unused_tcp_port: int
+    tmp_path: Path, wall: Wall, wrong_ms: int
 ) -> None:
     template = Template(Shape(spans=4))
+    nobody = f"http://127.0.0.1:{free_port()}"
     for number, offset_ms in enumerate((0, wrong_ms, 0)):
         wall.wrong_ms = offset_ms
-        gateway = gateway_on(tmp_path / "data", wall, upstream=f"http://127.0.0.1:{unused_tcp_port}")
+        gateway = gateway_on(tmp_path / "data", wall, upstream=nobody)
         await gateway.start()
         async with (
             aiohttp.ClientSession() as session,
@@ -239,7 +242,7 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
         ):
             assert answer.status == 200
         wall.wrong_ms = wrong_ms - offset_ms
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_S):
             while gateway.status()["lanes"][AI_TELEMETRY]["oldest_pending_age_s"] is None:  # noqa: ASYNC110 upkeep has no event
                 await asyncio.sleep(0.01)
         lane = gateway.status()["lanes"][AI_TELEMETRY]
@@ -247,5 +250,5 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
         age_s = lane["oldest_pending_age_s"]
         assert age_s is not None
         assert age_s <= 2 * DAY_MS / 1000 + 60, "each stop was at most a day"
-        assert gateway.settler.now_ms() == pytest.approx(gateway.spool.age_ms(), abs=1000), "settling, too"
+        assert gateway.settler.now_ms() == pytest.approx(gateway.spool.age_ms(), abs=60_000), "settling, too"
         await gateway.stop()

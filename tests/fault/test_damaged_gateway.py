@@ -132,7 +132,7 @@ def test_verify_and_backup_need_the_admin_token(gateway: GatewayProcess) -> None
     for path in ("/v2/spool/verify", "/v2/spool/backup"):
         request = urllib.request.Request(gateway.admin_url + path, method="POST")
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
 
 
 def test_c19_a_second_gateway_ends_with_a_message_and_touches_nothing(gateway: GatewayProcess) -> None:

@@ -10,7 +10,7 @@ from tests.support.gateway_process import broken_identities
 NAMES = [f"dev-{number:02d}" for number in range(60)]
 GONE = "dev-07"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 async def test_one_forgotten_device_is_enrolled_again(tmp_path: Path) -> None:

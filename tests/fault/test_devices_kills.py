@@ -14,7 +14,7 @@ from tests.support.dying import POINTS
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import until_true
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 NAMES = [f"d{number}" for number in range(6)]
 
@@ -46,7 +46,7 @@ async def test_each_device_is_enrolled_once_when_the_gateway_dies_at(tmp_path: P
         try:
             await asyncio.to_thread(gateway.start)
             is_up = True
-            await until_true(lambda: is_over(gateway, posting), timeout_s=60, what="dead, or done")
+            await until_true(lambda: is_over(gateway, posting), what="dead, or done")
             deaths += gateway.process.returncode() is not None
         except ProcessFailed:  # it came by there while it started
             deaths += 1
@@ -58,7 +58,7 @@ async def test_each_device_is_enrolled_once_when_the_gateway_dies_at(tmp_path: P
     with gateway:
         is_up = True
         answered = await posting
-        await until_true(lambda: is_over(gateway, posting), timeout_s=120, what="settled")
+        await until_true(lambda: is_over(gateway, posting), what="settled")
         status = await asyncio.to_thread(gateway.wait_until_delivered, at_least=len(NAMES))
         found = {each.device_id: (each.enrolments, each.epoch) for each in enrolled_at(gateway.data_dir / "service")}
     assert set(answered.statuses) <= {200, 202}

@@ -17,7 +17,7 @@ from tests.support.service_process import ServiceProcess
 
 NAMES = [f"dev-{number:02d}" for number in range(60)]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 async def test_a_forgotten_fleet_is_not_enrolled_again_until_an_operator_says_so(tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ async def test_an_alert_on_a_full_disk_is_raised_once_and_called_under_one_id(
         calling = asyncio.create_task(budgets.deliverer.run())
         with filled(small_disk):
             budgets.deliverer.wake()
-            await until_true(lambda: receiver.seen.total() > 1, timeout_s=20, what="a call that was not noted, again")
-        await until_true(lambda: budgets.deliverer.calls["delivered"] > 0, timeout_s=20, what="the note")
+            await until_true(lambda: receiver.seen.total() > 1, what="a call that was not noted, again")
+        await until_true(lambda: budgets.deliverer.calls["delivered"] > 0, what="the note")
         calling.cancel()
         await asyncio.gather(calling, return_exceptions=True)
         (alert,) = await budgets.alerts(standing.budget.budget_id)

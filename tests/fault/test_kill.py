@@ -112,7 +112,7 @@ async def test_an_upstream_that_dies_after_its_commit_gets_the_same_records_agai
         def repeated() -> bool | None:
             return sink.counts().repeats >= SHAPE.spans or None
 
-        await asyncio.to_thread(gateway.process.wait_until, repeated, timeout_s=60, what="sent again")
+        await asyncio.to_thread(gateway.process.wait_until, repeated, what="sent again")
         gateway.kill()
         sink.set_mode("accept")
         gateway.restart()
@@ -131,7 +131,7 @@ async def test_sigterm_keeps_what_the_upstream_does_not_take(tmp_path: Path, sin
         def tried() -> bool | None:
             return sink.counts().refused_requests > 0 or None
 
-        await asyncio.to_thread(gateway.process.wait_until, tried, timeout_s=30, what="sent")
+        await asyncio.to_thread(gateway.process.wait_until, tried, what="sent")
         assert await asyncio.to_thread(gateway.stop) == 0
         sink.set_mode("accept")
         gateway.restart()

@@ -24,8 +24,6 @@ REQUESTS = 10
 RECORDS = SPANS * REQUESTS
 SUMMARIES = ("spool.summary", "state.summary")
 
-pytestmark = pytest.mark.timeout(240)
-
 
 class Sender:
     """Sends new calls to one gateway."""
@@ -71,7 +69,7 @@ def readyz(gateway: GatewayProcess) -> str:
             error.close()
             return None
 
-    return gateway.process.wait_until(ready, timeout_s=30, what="ready")
+    return gateway.process.wait_until(ready, what="ready")
 
 
 def metrics(gateway: GatewayProcess) -> dict[str, float]:
@@ -183,7 +181,7 @@ def test_a_data_directory_that_is_replaced_is_not_written_to(gateway: GatewayPro
     gateway.data_dir.rename(moved)
     gateway.data_dir.mkdir(mode=0o700)
     (gateway.data_dir / "spool.db").write_bytes(b"another gateway's")
-    gateway.process.wait(timeout_s=60)
+    gateway.process.wait()
     assert (gateway.data_dir / "spool.db").read_bytes() == b"another gateway's"
     shutil.rmtree(gateway.data_dir)
     moved.rename(gateway.data_dir)
@@ -213,7 +211,7 @@ def test_a_spool_that_is_emptied_while_it_runs_is_reported(gateway: GatewayProce
     (gateway.data_dir / "spool.db").write_bytes(b"")
     if log == "emptied":
         (gateway.data_dir / "spool.db-wal").write_bytes(b"")
-    gateway.process.wait_until(lambda: quarantine(gateway)["salvages"] or None, timeout_s=60, what="salvaged")
+    gateway.process.wait_until(lambda: quarantine(gateway)["salvages"] or None, what="salvaged")
     assert_reported(gateway, "emptied", f"ai_telemetry {RECORDS}")
     sender.send()
     pending = gateway.status()["lanes"]["ai_telemetry"]["pending"]

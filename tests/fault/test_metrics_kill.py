@@ -21,7 +21,7 @@ RETRY_S = 0.05
 NOW_S = time.time() - at_ns(0) / 1e9
 """Exports of now: their time is not that of the other tests."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 async def deliver(gateway: GatewayProcess, path: str, body: bytes) -> None:

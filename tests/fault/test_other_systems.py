@@ -65,7 +65,7 @@ def elsewhere(system: str, *arguments: str, data: Path, env: dict[str, str]) -> 
 def send(gateway: GatewayProcess, name: str) -> None:
     headers = {"Content-Type": "application/x-protobuf"}
     request = urllib.request.Request(f"{gateway.intake_url}/v1/traces", call_span(name, (10, 2)), headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 200
 
 

@@ -37,8 +37,6 @@ SCALE = int(os.environ.get("OUTAGE_TEST_SCALE", "1"))
 HOUR_S = 3600
 DAY_MS = 86_400_000
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def record(number: int) -> bytes:
     return orjson.dumps({"schema": "inference/1", "record_id": f"{number:032x}", "kind": "call"})

@@ -33,6 +33,7 @@ from benchmarks.litellm_bodies import LiteLLMTemplate
 from gateway.app import Gateway
 from spool.errors import SpoolError
 from spool.record import OWN_LANES
+from tests.support.polling import HANGS_S
 from tests.support.running_gateway import running_gateway
 from tests.support.torture_senders import log_request
 
@@ -43,8 +44,6 @@ MAX_BODY_BYTES = 256 * 1024
 REFUSALS = {400, 401, 403, 404, 405, 413, 415, 429, 503}
 WHILE_BROKEN = REFUSALS - {429}
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-
-pytestmark = pytest.mark.timeout(600)
 
 
 class Request(NamedTuple):
@@ -235,7 +234,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 async def mended(gateway: Gateway) -> None:
     """The spool takes data again: after a lost append the ledger is read anew first."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_S):
         while True:
             try:
                 gateway.spool.admit(0)

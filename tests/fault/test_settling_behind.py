@@ -49,18 +49,18 @@ async def test_calls_that_settle_far_too_late_are_reported_everywhere_until_they
                 headers={"Content-Type": "application/x-protobuf"},
             ) as answer:
                 assert answer.status == 200
-            await until_true(lambda: lane_state(gateway) == "behind", timeout_s=10, what="behind")
+            await until_true(lambda: lane_state(gateway) == "behind", what="behind")
             assert "ready, degraded: calls settle late" in await text_of(session, admin + "/readyz")
             state = 'telemetry_gateway_lane_state{lane="ai_telemetry",state="behind"} 1.0'
             assert state in await text_of(session, admin + "/metrics")
             assert (AI_TELEMETRY, "behind") in {
                 (lane, why[0]) for lane, why in gateway.status.stuck_lanes().items()
             }  # what the insight about a stuck lane is made of
-            await until_true(lambda: said(logged) == [BEHIND], timeout_s=10, what="logged")
+            await until_true(lambda: said(logged) == [BEHIND], what="logged")
             goes_on.set()
-            await until_true(lambda: lane_state(gateway) == "ok", timeout_s=10, what="ok again")
+            await until_true(lambda: lane_state(gateway) == "ok", what="ok again")
             assert await text_of(session, admin + "/readyz") == "ready\n"
-            await until_true(lambda: said(logged) == [BEHIND, CAUGHT_UP], timeout_s=10, what="logged")
+            await until_true(lambda: said(logged) == [BEHIND, CAUGHT_UP], what="logged")
 
 
 def said(logged: Iterable[MutableMapping[str, Any]]) -> list[str]:

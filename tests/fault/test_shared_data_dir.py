@@ -58,7 +58,7 @@ def test_a_gateway_makes_its_deleted_lock_file_anew_and_says_so(gateway: Gateway
     lock.unlink()
     gateway.process.wait_until(
         lambda: (lock.exists() and lock.read_text() == str(gateway.process.pid)) or None,
-        timeout_s=20, what="the lock is there again",
+        what="the lock is there again",
     )  # fmt: skip
     assert "the lock file was removed or replaced" in gateway.log.read_text()
     assert f"(process {gateway.process.pid})" in second(gateway).stderr

@@ -14,6 +14,7 @@ from spool.record import AI_TELEMETRY
 from spool.sqlite.database import PAGE_BYTES
 from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import Rig, append, assert_balanced, drained, noise, open_spool
 
 
@@ -137,7 +138,7 @@ async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebui
     await mend_appends(rig.spool)
     await rebuilt(rig)
     await rig.send(call("a"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while not (records := await rig.records()):
             await rig.spool.wait_ready(AI_TELEMETRY, 5)
     assert len(records) == 1

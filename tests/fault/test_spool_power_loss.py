@@ -24,7 +24,7 @@ SMALL_LOG_BYTES = 8 << 20
 """A spool this small keeps a log of 128 pages, so that it is copied into the
 file many times in a short run."""
 
-pytestmark = pytest.mark.timeout(0 if CUTS > 100 else 120)
+pytestmark = pytest.mark.timeout(0 if CUTS > 100 else 600)
 
 
 def run_over_shim(folder: Path, module: str, *arguments: str, until: Callable[[int, bytes], bool]) -> list[Note]:

@@ -16,7 +16,7 @@ IDLE = 100
 SLOW = 120
 HOLDS_ON_S = 1.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

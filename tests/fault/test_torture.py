@@ -11,10 +11,8 @@ import pytest
 from benchmarks.processes import PROJECT_ROOT
 
 MINUTES = float(os.environ.get("TORTURE_MINUTES", "0.5"))
-BESIDE_OTHER_TESTS_S = "5"
-"""How long `/healthz` may take where other tests use the same cores."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(MINUTES * 60 + 600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(MINUTES * 60 + 1200)]
 
 
 def test_what_was_acknowledged_arrives_once_whatever_breaks_meanwhile(chance: Random) -> None:
@@ -24,8 +22,6 @@ def test_what_was_acknowledged_arrives_once_whatever_breaks_meanwhile(chance: Ra
         "tests.fault.torture",
         "--minutes",
         str(MINUTES),
-        "--stall",
-        BESIDE_OTHER_TESTS_S,
         "--seed",
         str(chance.getrandbits(32)),
     ]

@@ -93,7 +93,7 @@ class Senders:
             while self._left and self._gateway.process.returncode() is None:
                 if await self._take(session, self._left[-1]):
                     self._left.pop()
-        await until_true(over, timeout_s=30, what="over")
+        await until_true(over, what="over")
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
         while self._left:

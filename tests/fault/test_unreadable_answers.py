@@ -36,7 +36,6 @@ REASON_BYTES = 1156
 JSON = {"Content-Type": "application/json"}
 SCOPES_ALL = {AI_TELEMETRY_SCOPE, EVENTS_SCOPE, MANAGE_SCOPE, READ_SCOPE, *SCOPES.values()}
 
-pytestmark = pytest.mark.timeout(120)
 
 Shape = Callable[[bytes], Reply]
 """How a whole JSON answer travels."""

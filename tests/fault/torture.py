@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import errno
 import json
+import math
 import os
 import random
 import secrets
@@ -44,7 +45,8 @@ from tests.support.torture_senders import Senders
 
 DISK_BYTES = 192 << 20
 SPOOL_BYTES = 32 << 20
-STALL_S = 1.0
+WORK_S = 2.0
+"""CPU that the gateway may use before it answers `/healthz`: whatever else the machine does."""
 """How long the gateway, while it runs, may leave a small request without an answer."""
 DELIVERED_WITHIN_S = 420.0
 """After all is fixed: longer than the longest back-off."""
@@ -63,7 +65,7 @@ class Torture:
     def __init__(self, folder: Path, seed: int, proxy_port: int, service: ServiceProcess, disk: Path | None) -> None:
         self.chance = random.Random(seed)
         self.did: Counter[str] = Counter()
-        self.stall_s = STALL_S
+        self.stall_s = math.inf
         self.faults: list[str] = []
         self.service = service
         self.archive = folder / "archive.ndjson"
@@ -75,7 +77,7 @@ class Torture:
             "spool": {"max_bytes": SPOOL_BYTES},
         }
         self.gateway = GatewayProcess(folder, settle="500ms", config=config)
-        self.stalls = Stalls(lambda: self.gateway.admin_url if self._is_up else None)
+        self.stalls = Stalls(lambda: self.gateway if self._is_up else None)
         self.senders = Senders(lambda: self.gateway.intake_url if self._is_up else None, random.Random(seed))
 
     async def start_gateway(self) -> None:
@@ -213,8 +215,9 @@ class Torture:
             self.faults.append(f"the lane says {lane['delivered']} delivered, the service holds {len(records)}")
         if total != sent.total:
             self.faults.append(f"unit cost: the senders sent {sent.total}, the service holds {total}")
-        if self.stalls.longest_s > self.stall_s:
-            self.faults.append(f"it did not answer for {self.stalls.longest_s:.2f} s")
+        if self.stalls.longest_s > self.stall_s or self.stalls.most_work_s > WORK_S:
+            after = f"{self.stalls.longest_s:.2f} s, {self.stalls.most_work_s:.2f} s of them at work"
+            self.faults.append(f"it did not answer for {after}")
         if unit_cost["kept"] != sent.summed:
             self.faults.append(f"unit cost: {unit_cost['kept']} records kept, {sent.summed} acknowledged")
         return {
@@ -231,6 +234,7 @@ class Torture:
             "statuses": {str(status): n for status, n in sorted(sent.statuses.items())},
             "tries without an answer": sent.broken,
             "slowest answer of /healthz": round(self.stalls.longest_s, 3),
+            "most work before one": round(self.stalls.most_work_s, 3),
             "lane restarts": sum(each.get("restarts", 0) for each in status["lanes"].values()),
             "misfortunes": dict(sorted(self.did.items())),
             "edge": status["edge"],
@@ -327,7 +331,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
-    parser.add_argument("--stall", type=float, default=STALL_S, help="seconds that /healthz may take")
+    parser.add_argument(
+        "--stall", type=float, default=math.inf, help="seconds that /healthz may take on a machine of its own"
+    )
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-")))

@@ -28,7 +28,7 @@ Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 NARROW_PX, WIDE_PX = 360, 1280
 HEIGHT_PX: Final = 800
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 120.0
 WORST: Final = frozenset({"serious", "critical"})
 """Impacts of axe's findings that fail a test."""
 

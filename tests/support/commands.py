@@ -14,7 +14,7 @@ from gateway.cli.main import main
 from tests.support.forked_process import FORKS
 from tests.support.gateway_process import GatewayProcess
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 class Ended(NamedTuple):

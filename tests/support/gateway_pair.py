@@ -12,6 +12,7 @@ from gateway.contract.scopes import Fixed
 from spool.record import DEVICES
 from tests.support.gateway_process import GatewayProcess, Status
 from tests.support.keys_beside import BY, keys_beside
+from tests.support.polling import HANGS_S
 from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
 from tests.support.tcp_proxy import TcpProxy
 
@@ -86,7 +87,7 @@ async def gateway_pair(folder: Path, **hub_config: Any) -> AsyncIterator[Gateway
                 service.kill()
 
 
-async def until_empty(gateway: GatewayProcess, *, timeout_s: float) -> Status:
+async def until_empty(gateway: GatewayProcess, *, timeout_s: float = HANGS_S) -> Status:
     """The status once nothing is pending in any lane but that of devices, whose heartbeats wait for
     their slots. Raises TimeoutError.
     """

@@ -13,8 +13,6 @@ from benchmarks.processes import Process, ProcessFailed, read_json_file
 from benchmarks.scenario import fetch
 from tests.support.forked_process import ForkedProcess
 
-READY_TIMEOUT_S = 30.0
-DELIVERY_TIMEOUT_S = 60.0
 EDGE_OUTCOMES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
 LANE_OUTCOMES = ("delivered", "pending", "dead_lettered", "expired")
 OWN_LANES = ("ai_telemetry", "usage_events", "unit_cost", "devices")
@@ -100,9 +98,7 @@ class GatewayProcess:
         self._ports_file.unlink(missing_ok=True)
         self._process = self.spawn()
         try:
-            self._ports = self._process.wait_until(
-                lambda: read_json_file(self._ports_file), timeout_s=READY_TIMEOUT_S, what="ready"
-            )
+            self._ports = self._process.wait_until(lambda: read_json_file(self._ports_file), what="ready")
         except BaseException:
             self._process.kill()
             raise
@@ -168,7 +164,7 @@ class GatewayProcess:
             return status if counts["pending"] == 0 and counts["kept"] >= at_least else None
 
         try:
-            return self.process.wait_until(settled, timeout_s=DELIVERY_TIMEOUT_S, what=f"{lane} delivered")
+            return self.process.wait_until(settled, what=f"{lane} delivered")
         except ProcessFailed as failed:
             state = f"; status {self.status()}" if self.process.returncode() is None else ""
             raise ProcessFailed(f"{failed}{state}") from failed

@@ -8,11 +8,12 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from tests.support.polling import HANGS_S
+
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
-CALL_S = 30.0
 Metadata = Sequence[tuple[str, str]]
 Detail = TypeVar("Detail", bound=Message)
 
@@ -65,7 +66,7 @@ async def called(
     *,
     metadata: Metadata = (),
     gzip: bool = False,
-    timeout_s: float = CALL_S,
+    timeout_s: float = HANGS_S,
 ) -> bytes | Refusal:
     """One call over an aio *channel*."""
     compression = grpc.Compression.Gzip if gzip else None

@@ -12,8 +12,7 @@ from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset, 
 from hyperframe.frame import Frame, GoAwayFrame
 
 from tests.support.grpc_calls import TRACES
-
-WAIT_S = 20.0
+from tests.support.polling import HANGS_S
 
 
 class Answer(NamedTuple):
@@ -78,7 +77,7 @@ class Http2Client:
     async def answer(self, stream: int) -> Answer:
         """Wait until *stream* ends."""
         await self.flush()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             while stream not in self._ended:
                 await self._read()
         return Answer(self._fields.get(stream, {}), self._bodies.get(stream, b""), self._ended[stream])
@@ -87,7 +86,7 @@ class Http2Client:
         """Wait until the connection is closed; the GOAWAY before that, whatever came with it."""
         await self.flush()
         data = b""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             with suppress(ConnectionError):
                 while part := await self._reader.read(65536):
                     data += part

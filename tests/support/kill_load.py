@@ -112,7 +112,7 @@ class GrpcLoad(Load):
         target = self._intake_url()
         if target != self._target:
             self._target, self._channel = target, aio.insecure_channel(target)
-        answer = await called(self._channel, body, timeout_s=20)
+        answer = await called(self._channel, body, timeout_s=60)
         if isinstance(answer, bytes):
             return 200, 0.0
         if answer.status is None:  # the transport's own: no one answered

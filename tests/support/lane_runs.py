@@ -12,10 +12,9 @@ from exporters.destination import Destination
 from exporters.pump import Limits, Pump
 from spool.store import BrakeStore, LaneStore
 from tests.support.manual_clock import ManualClock
+from tests.support.polling import HANGS_S
 
 LANE = "ai_telemetry"
-LONGEST_S = 60.0
-"""Real time; a condition that has not come true by then never will."""
 
 
 @asynccontextmanager
@@ -53,7 +52,7 @@ async def running_pump(
 
 async def until(true: Callable[[], bool]) -> None:
     """Let the loop go round until the condition is true; the clock stands still."""
-    ends_at_s = time.monotonic() + LONGEST_S
+    ends_at_s = time.monotonic() + HANGS_S
     while not true():
         assert time.monotonic() < ends_at_s, "it never came true"
         await asyncio.sleep(0)
@@ -61,7 +60,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def skip_pauses_until(true: Callable[[], bool], pump: Pump, clock: ManualClock) -> None:
     """The same, but when the lane is closed with nothing under way, time moves to when it opens."""
-    ends_at_s = time.monotonic() + LONGEST_S
+    ends_at_s = time.monotonic() + HANGS_S
     while not true():
         assert time.monotonic() < ends_at_s, f"it never came true; the lane is {pump.state}: {pump.reason}"
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """Waiting for what has no event: a process that ends, a figure that moves, a port that listens.
 
 A condition is looked at again and again; the pauses between only spare the CPU, and nothing is
-concluded from their length.
+concluded from their length, nor from how long it took: `HANGS_S` ends what would never come.
 """
 
 import asyncio
@@ -10,10 +10,12 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from benchmarks.processes import HANGS_S
+
 _POLL_S = 0.01
 
 
-async def until_true(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+async def until_true(condition: Callable[[], bool], *, timeout_s: float = HANGS_S, what: str) -> None:
     """Return when *condition* holds.
 
     Raises TimeoutError, naming *what*, when it does not in time.
@@ -24,7 +26,7 @@ async def until_true(condition: Callable[[], bool], *, timeout_s: float, what: s
         await asyncio.sleep(_POLL_S)
 
 
-def wait_until_true(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+def wait_until_true(condition: Callable[[], bool], *, timeout_s: float = HANGS_S, what: str) -> None:
     """The same for code without an event loop."""
     ends_s = time.monotonic() + timeout_s
     while not condition():
@@ -32,7 +34,7 @@ def wait_until_true(condition: Callable[[], bool], *, timeout_s: float, what: st
         time.sleep(_POLL_S)
 
 
-def wait_until_listening(port: int, process: subprocess.Popen[bytes], *, timeout_s: float = 30.0) -> None:
+def wait_until_listening(port: int, process: subprocess.Popen[bytes], *, timeout_s: float = HANGS_S) -> None:
     """Return when *process* takes connections on *port* of loopback.
 
     Raises TimeoutError when it does not in time, and AssertionError when it ended.

@@ -1,19 +1,36 @@
-"""Ports of loopback that are free."""
+"""Ports of loopback that are free, and stay free until they are used.
 
+What listens on any port, and each connection to elsewhere, gets one of the system's own range: a
+port of that range that is free now may be another's before a slow program has started.
+"""
+
+import os
 import socket
-from contextlib import ExitStack
-from typing import NamedTuple
+from itertools import cycle
+from typing import Final, NamedTuple
+
+OURS: Final = range(20_000, 32_768)
+"""Below the range of Linux, which begins lowest."""
+_begin: Final = os.getpid() * 101 % len(OURS)
+_next: Final = cycle([*OURS[_begin:], *OURS[:_begin]])
+"""Other processes of the tests begin elsewhere."""
 
 
 def free_ports(count: int) -> list[int]:
     """*count* ports, no two the same."""
-    with ExitStack() as stack:
-        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in found]
+    return [free_port() for _ in range(count)]
 
 
 def free_port() -> int:
-    return free_ports(1)[0]
+    return next(port for port in _next if is_free(port))
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 class OtlpPorts(NamedTuple):

@@ -13,8 +13,8 @@ import orjson
 
 from benchmarks.processes import Process, read_json_file
 from tests.support.forked_process import ForkedProcess
+from tests.support.ports import free_port
 
-READY_TIMEOUT_S = 30.0
 UNIT_COST_SCOPES = ("unit-cost_v1:manage_telemetry_records", "unit-cost_v1:read_telemetry")
 
 
@@ -26,7 +26,8 @@ class ServiceProcess:
         self._module = "tests.support.brisk_service" if is_brisk else "gateway.cli.main"
         self.data_dir = folder / "service"
         self.port: int | None = None
-        """While it runs."""
+        """While it runs; the same after a restart."""
+        self._port = free_port()
         self.dies_at: tuple[str, int] | None = None
         """As of `tests.support.gateway_process.GatewayProcess`."""
         self.mood: str | None = None
@@ -44,12 +45,10 @@ class ServiceProcess:
         """Start and wait until it listens; *misbehave* are options such as `--fail 500:0.1`."""
         self._ports_file.unlink(missing_ok=True)
         module = [self._module] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
-        run = ["service", "run", "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0"]
+        run = ["service", "run", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self._port}"]
         name, *arguments = [*module, *run, "--ports-file", str(self._ports_file), *misbehave]
         self._process = ForkedProcess(name, arguments, log=self._log, env={})
-        ports = self._process.wait_until(
-            lambda: read_json_file(self._ports_file), timeout_s=READY_TIMEOUT_S, what="listening"
-        )
+        ports = self._process.wait_until(lambda: read_json_file(self._ports_file), what="listening")
         self.port = ports["service"]
 
     def kill(self) -> None:

@@ -1,4 +1,6 @@
-"""How long a gateway leaves the smallest of requests without an answer, while left in peace."""
+"""How long a gateway leaves the smallest of requests without an answer, and how much work it does
+meanwhile.
+"""
 
 import threading
 import time
@@ -7,6 +9,9 @@ from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from typing import Self
 from urllib.parse import urlsplit
+
+from benchmarks.processes import HANGS_S
+from tests.support.gateway_process import GatewayProcess
 
 EVERY_S = 0.02
 
@@ -17,10 +22,12 @@ class Stalls:
     A try that gets no answer says nothing: the process was killed meanwhile.
     """
 
-    def __init__(self, admin_url: Callable[[], str | None]) -> None:
-        """*admin_url* is asked before each try; None while there is no gateway."""
+    def __init__(self, gateway: Callable[[], GatewayProcess | None]) -> None:
+        """*gateway* is asked for before each try; None while there is none."""
         self.longest_s = 0.0
-        self._admin_url = admin_url
+        self.most_work_s = 0.0
+        """CPU that its processes used before they answered."""
+        self._gateway = gateway
         self._excuses = 0
         self._excused = False
         self._ends = threading.Event()
@@ -47,17 +54,22 @@ class Stalls:
 
     def _ask(self) -> None:
         while not self._ends.wait(EVERY_S):
-            url = self._admin_url()
-            if url is None or self._excused:
+            gateway = self._gateway()
+            if gateway is None or self._excused:
                 continue
             excuses, began_s = self._excuses, time.monotonic()
-            connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
+            connection = HTTPConnection(urlsplit(gateway.admin_url).netloc, timeout=HANGS_S)
             try:
+                used_s = gateway.process.cpu_s()
                 connection.request("GET", "/healthz")
                 connection.getresponse().read()
+                work_s = gateway.process.cpu_s() - used_s
+            except TimeoutError:
+                work_s = HANGS_S
             except (OSError, HTTPException):
                 continue
             finally:
                 connection.close()
             if excuses == self._excuses:
                 self.longest_s = max(self.longest_s, time.monotonic() - began_s)
+                self.most_work_s = max(self.most_work_s, work_s)

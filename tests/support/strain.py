@@ -26,6 +26,9 @@ class Strain:
         self.before_bytes = self.most_bytes = rss_bytes
         self.slowest_s = 0.0
         """The slowest answer to the honest sender."""
+        self.most_work_s = 0.0
+        """CPU that the gateway's processes used before they answered it: what it waits for on a
+        machine of its own, and another one's work is no part of it."""
         self.asked = 0
 
     @property
@@ -33,7 +36,7 @@ class Strain:
         return (self.most_bytes - self.before_bytes) / MIB
 
     def __str__(self) -> str:
-        return f"+{self.grown_mib:.0f} MiB, slowest of {self.asked} answers {self.slowest_s:.3f} s"
+        return f"+{self.grown_mib:.0f} MiB, slowest of {self.asked} answers {self.slowest_s:.3f} s, after {self.most_work_s:.2f} s of CPU"
 
 
 def rss_bytes(pid: int) -> int:
@@ -79,10 +82,11 @@ def ask(gateway: GatewayProcess, strain: Strain, is_done: threading.Event) -> No
     is_last = False
     while not is_last:
         is_last = is_done.wait(_SAMPLE_S)
-        begun_s = time.monotonic()
+        begun_s, used_s = time.monotonic(), gateway.process.cpu_s()
         status, _ = post(gateway, "/v1/traces", b"")
         assert status == 200, f"an honest sender was answered {status}"
         strain.slowest_s = max(strain.slowest_s, time.monotonic() - begun_s)
+        strain.most_work_s = max(strain.most_work_s, gateway.process.cpu_s() - used_s)
         strain.asked += 1
 
 

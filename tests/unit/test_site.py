@@ -135,7 +135,7 @@ def test_snippets_that_are_marked_run_as_they_stand(tmp_path: Path) -> None:
             text = snippet.text.replace("http://127.0.0.1:4318", gateway.intake_url)
             done = subprocess.run(
                 ["bash", "-eu", "-o", "pipefail", "-c", text],
-                cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False,
+                cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False,
             )  # fmt: skip
             assert done.returncode == 0, f"{snippet}\n{done.stdout}\n{done.stderr}"
     assert (tmp_path / "gateway-backup.tar").stat().st_size > 0
@@ -148,7 +148,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as `make docs` does."""
     to = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(to)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return to
 

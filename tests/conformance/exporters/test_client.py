@@ -81,7 +81,7 @@ async def test_an_endless_answer_is_read_up_to_its_limit_only(client: CostServic
 async def test_an_upstream_that_never_answers_is_silence_after_the_time_limit(upstream: Upstream) -> None:
     never = asyncio.Event()
     upstream.script.append(Reply(202, until=never))
-    client = CostServiceClient(Endpoint(upstream.base_url, timeout_s=0.2), Keyring([]), "gw")
+    client = CostServiceClient(Endpoint(upstream.base_url, timeout_s=1), Keyring([]), "gw")
     address = upstream.base_url.removeprefix("http://")
     silence = Retry(f"{address} did not answer in time", answered=False, may_be_there=True)
     assert await client.post("/x", b"{}", KEY) == silence

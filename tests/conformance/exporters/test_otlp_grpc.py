@@ -87,7 +87,7 @@ async def backend() -> AsyncIterator[Backend]:
 @pytest.fixture
 async def exporter(backend: Backend) -> AsyncIterator[OtlpGrpcExporter]:
     headers = {"Authorization": Secret(TOKEN)}
-    made = OtlpGrpcExporter(OtlpSettings(f"http://127.0.0.1:{backend.port}", "grpc", headers, timeout_s=5))
+    made = OtlpGrpcExporter(OtlpSettings(f"http://127.0.0.1:{backend.port}", "grpc", headers, timeout_s=60))
     yield made
     await made.close()
 
@@ -256,7 +256,7 @@ async def test_no_one_there_is_silence_and_a_deadline_may_have_passed_the_batch_
     await nobody.close()
     never = asyncio.Event()
     backend.respond = lambda *_: never.wait()
-    slow = OtlpGrpcExporter(OtlpSettings(f"http://127.0.0.1:{backend.port}", "grpc", timeout_s=0.2))
+    slow = OtlpGrpcExporter(OtlpSettings(f"http://127.0.0.1:{backend.port}", "grpc", timeout_s=1))
     text = f"no answer from 127.0.0.1:{backend.port}: DEADLINE_EXCEEDED"
     assert await slow.send(batch(1)) == Retry(text, answered=False, may_be_there=True)
     never.set()

@@ -286,7 +286,7 @@ def test_devices_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", f"{path}/unblock").status_code == 400
     enrolled = f"{path}/enroll"
     gateway.process.process.wait_until(
-        lambda: admin.ask("GET", path).json()["state"] == "enrolled" or None, timeout_s=30, what="enrolled"
+        lambda: admin.ask("GET", path).json()["state"] == "enrolled" or None, what="enrolled"
     )
     assert admin.ask("POST", enrolled).json()["epoch"] == 3
     assert admin.ask("POST", f"{path}/ping").json()["answer"] == "known"
@@ -476,7 +476,7 @@ def a_dead_letter(gateway: GatewayPorts) -> Json:
         letters = gateway.admin.ask("GET", "/v2/dead-letters?lane=usage_events").json()["dead_letters"]
         return letters[-1] if letters else None
 
-    return gateway.process.process.wait_until(buried, timeout_s=30, what="a dead letter")
+    return gateway.process.process.wait_until(buried, what="a dead letter")
 
 
 def test_a_held_lane_answers_as_described(gateway: GatewayPorts) -> None:
@@ -694,7 +694,7 @@ def answered(port: Port, method: str, path: str, headers: Mapping[str, str]) -> 
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if "Host" not in headers:
         lines.append(f"Host: {host}")
-    with socket.create_connection((urlsplit(port.url).hostname, urlsplit(port.url).port), timeout=10) as connection:
+    with socket.create_connection((urlsplit(port.url).hostname, urlsplit(port.url).port), timeout=60) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
         came = b"".join(iter(lambda: connection.recv(65_536), b""))
     head, _, body = came.partition(b"\r\n\r\n")

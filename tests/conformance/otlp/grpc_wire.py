@@ -24,7 +24,7 @@ METHODS = {
         ("metrics", "metrics", "MetricsService"),
     )
 }
-CALL_TIMEOUT_S = 20.0
+CALL_TIMEOUT_S = 60.0
 
 
 class Called(NamedTuple):

@@ -35,7 +35,7 @@ MIB = 2**20
 MOST_MEMORY_MIB = 400
 """By which a bomb of 1 GiB may raise the process's peak."""
 MOST_ANSWER_BYTES = 4 * MIB
-UNREAD_S = 3.0
+UNREAD_S = 20.0
 """For an answer to headers alone."""
 LARGEST_MIB = 1024
 """Sent of a body without end, until an answer comes."""

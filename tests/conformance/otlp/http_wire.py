@@ -14,7 +14,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the 
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
 
 
 class Reply(NamedTuple):

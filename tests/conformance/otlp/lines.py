@@ -13,7 +13,7 @@ Level = Literal["MUST", "SHOULD", "MAY"]
 Over = Literal["http", "grpc", "sender"]
 Verdict = Literal["pass", "fail", "not applicable"]
 
-LINE_TIMEOUT_S = 60.0
+LINE_TIMEOUT_S = 300.0
 
 NUMBERS = tuple(f"B{n:02}" for part in (range(1, 13), range(20, 37), range(40, 51), range(60, 68), (70,)) for n in part)
 """Of the whole checklist."""

@@ -12,7 +12,7 @@ from tests.conformance.otlp.lines import Seen, line
 from tests.conformance.otlp.payloads import protobuf
 from tests.conformance.otlp.target import Target
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 QUIET_S = 2.5
 """In which what is never re-sent does not come: above the first pause of usual senders."""
 AFTER_S = 2

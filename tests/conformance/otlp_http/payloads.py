@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from tests.support.otlp_bytes import field
+from tests.support.polling import HANGS_S
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
@@ -81,18 +82,18 @@ class Raw:
 
     async def head(self) -> bytes:
         """The next answer's status line and headers."""
-        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), HANGS_S)
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
         lines = (await self.head()).decode().split("\r\n")
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:] if line)}
-        body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), 10)
+        body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), HANGS_S)
         return int(lines[0].split()[1]), headers, body
 
     async def closed(self) -> bool:
         """Whether the other side closes the connection, with nothing more to read."""
         try:
-            return await asyncio.wait_for(self.reader.read(), 10) == b""
+            return await asyncio.wait_for(self.reader.read(), HANGS_S) == b""
         except ConnectionError:
             return True
 

@@ -18,6 +18,7 @@ from gateway.admin.site.live import LOOK_S, Live
 from gateway.config.values import TcpAddress
 from gateway.observability.metrics import Status
 from gateway.receiver.listen import Listener, listen, runner_for
+from tests.support.polling import HANGS_S
 from tests.unit.admin.test_admin import figures, lane, pages_of
 
 TOKEN = Secret("admin-token-of-the-test")
@@ -54,7 +55,7 @@ async def rig(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
 
 async def event(response: aiohttp.ClientResponse) -> dict[str, str]:
     """The fields of the next event; empty at the end of the stream, and of a comment."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         lines = []
         while line := (await response.content.readline()).decode().rstrip("\n"):
             lines.append(line)
@@ -102,7 +103,7 @@ async def test_streams_are_bounded_and_leave_their_place(rig: Rig, monkeypatch: 
         async with client.get(rig.url + "/live") as second:
             assert second.status == 503
         first.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             while rig.streams.streams:
                 rig.status = figures(version=str(rig.streams.version()))  # a write finds that the browser left
                 await asyncio.sleep(0.01)
@@ -120,7 +121,7 @@ async def test_a_stream_ends_with_its_session_and_with_the_gateway(rig: Rig, how
             async with client.post(rig.url + "/logout", headers=own, allow_redirects=False) as left:
                 assert left.status == 303
         elif how == "stop":
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANGS_S):
                 await rig.listener.close()
         else:
             rig.now_s += SESSION_LIFE_S

@@ -30,6 +30,7 @@ from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.query import UsageQueries
 from gateway.usage.tally import HOUR_MS, Tally
+from tests.support.polling import HANGS_S
 from tests.unit.admin.test_admin import figures, lane, pages_of
 from tests.unit.usage.test_tally import NOW_MS, record
 
@@ -143,7 +144,7 @@ async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Pa
     again = await answers.answer(question, NOW_MS)
     assert again == slow._replace(fresh_in_s=again.fresh_in_s)
     assert 9 < again.fresh_in_s < 0.2 / SHARE
-    async with answers._turn, asyncio.timeout(20):
+    async with answers._turn, asyncio.timeout(HANGS_S):
         assert (await answers.answer(question, NOW_MS)).fresh_in_s > 0, "waits for no other question"
     now_s += again.fresh_in_s
     assert (await answers.answer(question, NOW_MS)).fresh_in_s == 0

@@ -17,6 +17,7 @@ from gateway.storage.database import Database
 from gateway.usage import rollups
 from gateway.usage.tally import HOUR_MS
 from tests.support.billing_lane import CONNECTION
+from tests.support.polling import HANGS_S
 from tests.unit.usage.test_tally import NOW_MS, counted, record
 
 TOMORROW_MS = NOW_MS + 24 * HOUR_MS
@@ -89,7 +90,7 @@ async def far_end(folder: Path, misbehave: Misbehave | None = None, port: int = 
         await service.stop()
 
 
-async def until(what: Callable[[], Any], timeout_s: float = 20.0) -> None:
+async def until(what: Callable[[], Any], timeout_s: float = HANGS_S) -> None:
     """Ask control.db or the service again and again; it has no event for a test."""
     async with asyncio.timeout(timeout_s):
         while not await what():  # noqa: ASYNC110 - as it states

@@ -313,7 +313,7 @@ async def until_called(rig: Rig, outcome: str) -> None:
     await rig.start()
     running = asyncio.create_task(rig.budgets.run())
     calls = rig.budgets.deliverer.calls
-    await until_true(lambda: calls[outcome] > 0, timeout_s=20, what=outcome)
+    await until_true(lambda: calls[outcome] > 0, what=outcome)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -372,14 +372,14 @@ async def test_a_call_that_cannot_be_noted_repeats_none_that_is_under_way(
     deliverer = rig.budgets.deliverer
     deliverer._chance = lambda: 1e6
     running = asyncio.create_task(deliverer.run())
-    await until_true(lambda: bool(slow.seen and deliverer._retries), timeout_s=20, what="both calls")
+    await until_true(lambda: bool(slow.seen and deliverer._retries), what="both calls")
     for _ in range(50):  # a round may follow
         deliverer.wake()
         await rig.ask("GET", f"/{core}")
     assert (len(slow.seen), len(other.seen)) == (1, 1), "a call without a note waits before it is repeated"
     deliverer._retries.clear()
     deliverer.wake()
-    await until_true(lambda: len(other.seen) > 1, timeout_s=20, what="the next round")
+    await until_true(lambda: len(other.seen) > 1, what="the next round")
     assert len(slow.seen) == 1
     slow.answers.set()
     running.cancel()
@@ -396,15 +396,15 @@ async def test_a_receiver_that_answers_slowly_holds_up_no_new_alert_of_another(
     await rig.create(name="Slow")
     await rig.spend("5")
     running = asyncio.create_task(rig.budgets.deliverer.run())
-    await until_true(lambda: len(slow.seen) == 1, timeout_s=20, what="the slow call")
+    await until_true(lambda: len(slow.seen) == 1, what="the slow call")
     both = await rig.create(name="Other", webhook="other")
     await rig.spend("5")
-    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 2, timeout_s=5, what="the other's alerts")
+    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 2, what="the other's alerts")
     raised = (await rig.ask("GET", f"/{both}"))["budget"]["alerts"][::-1]
     assert [given for given, _ in other.seen] == [alert["id"] for alert in raised], "in the order of the alerts"
     assert len(slow.seen) == 1, "one call at a time, and its next alert waits for it"
     slow.answers.set()
-    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 4, timeout_s=20, what="the slow one's alerts")
+    await until_true(lambda: rig.budgets.deliverer.calls["delivered"] == 4, what="the slow one's alerts")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert (len(other.seen), len({given for given, _ in slow.seen})) == (2, 2)

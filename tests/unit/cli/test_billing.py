@@ -1,7 +1,6 @@
 """`billing` on the files of a stopped gateway, and what `check` states of it."""
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from gateway.storage.database import Database
 from gateway.usage import rollups
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
+from tests.support.ports import free_port
 from tests.unit.billing.rig import call, count
 
 
@@ -54,8 +54,7 @@ def test_a_stopped_gateway_shows_and_plans_days_and_notes_what_is_asked_for(conf
 
 
 def test_a_command_that_waits_states_why_and_ends_when_the_gateway_stops(config_file: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     key = {"name": "billing", "secret": "a-secret-of-sixteen", "managed": ["send-billing-data"]}
     options = {"billing": {"connection": "conn-1", "since": "2026-01-01"}, "upstream": {"base_url": url, "keys": [key]}}
     with GatewayProcess(config_file.parent, config=options) as gateway:

@@ -69,10 +69,10 @@ async def test_a_fleet_is_enrolled_at_the_buckets_rate_four_at_a_time(rig: Rig) 
     rig.upstream.respond = respond
     await rig.open()
     await rig.telemetry(*(f"d{n}" for n in range(120)))
-    await until_true(lambda: len(rig.enrolments()) >= 50, timeout_s=20, what="a burst")
+    await until_true(lambda: len(rig.enrolments()) >= 50, what="a burst")
     assert len(rig.enrolments()) == 50
     await rig.go_on(3)
-    await until_true(lambda: len(rig.enrolments()) >= 70, timeout_s=20, what="three seconds of the bucket")
+    await until_true(lambda: len(rig.enrolments()) >= 70, what="three seconds of the bucket")
     assert len(rig.enrolments()) <= 81
     await rig.until(lambda: len(rig.enrolments()) == 120, most_s=10)
     assert most <= 4
@@ -82,7 +82,7 @@ async def test_a_restart_is_no_second_burst(rig: Rig) -> None:
     rig.rate = EnrolmentRate(per_s=1, burst=20)
     await rig.open()
     await rig.telemetry(*(f"d{n}" for n in range(60)))
-    await until_true(lambda: len(rig.enrolments()) >= 20, timeout_s=20, what="a burst")
+    await until_true(lambda: len(rig.enrolments()) >= 20, what="a burst")
     await rig.close()
     sent = len(rig.enrolments())
     await rig.open()

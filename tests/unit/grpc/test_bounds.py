@@ -15,10 +15,10 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from gateway.app import Gateway
 from gateway.grpc import reflection
 from tests.support.grpc_calls import Refusal, called, refused
+from tests.support.polling import HANGS_S
 from tests.support.running_gateway import ANY_PORT, running_gateway
 
 MOST = 10
-WAIT_S = 20.0
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -43,7 +43,7 @@ async def test_a_reflection_stream_too_many_is_refused(gateway: Gateway, monkeyp
         further = ServerReflectionStub(channel).ServerReflectionInfo()
         assert await further.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await streams.pop().done_writing()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             while True:
                 try:
                     streams.append(await opened())
@@ -64,6 +64,6 @@ async def test_a_grpc_connection_too_many_is_closed(gateway: Gateway) -> None:
         further = await stack.enter_async_context(aio.insecure_channel(address, options=OWN_CONNECTION))
         assert (await refused(further, b"")).code is grpc.StatusCode.UNAVAILABLE
         await first.close()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             while isinstance(await called(further, b""), Refusal):
                 pass

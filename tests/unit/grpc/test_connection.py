@@ -19,7 +19,7 @@ from gateway.grpc.connection import GrpcConnection
 from gateway.grpc.frame_guard import FREE_FRAMES
 from tests.support.grpc_calls import TRACES
 from tests.support.http2_client import Http2Client, http2, message
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
 
@@ -155,7 +155,7 @@ async def test_a_window_that_opens_later_lets_the_answer_through(gateway: Gatewa
     client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2})
     stream = client.call()
     await client.send(stream, message(b""), end=True)
-    await until_true(lambda: gateway.receiver.counts.answers[TRACES, 200] == 1, timeout_s=10, what="answered")
+    await until_true(lambda: gateway.receiver.counts.answers[TRACES, 200] == 1, what="answered")
     client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 100})
     answer = await client.answer(stream)
     assert (answer.status, answer.body) == (0, message(b""))
@@ -180,7 +180,7 @@ async def test_a_connection_that_begins_no_call_is_closed(
     assert isinstance(gateway.ports.grpc, TcpAddress)
     reader, writer = await asyncio.open_connection(gateway.ports.grpc.host, gateway.ports.grpc.port)
     writer.write(sent)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await reader.read()
     writer.close()
 
@@ -195,7 +195,7 @@ async def test_a_client_that_vanished_is_noticed(gateway: Gateway, monkeypatch: 
         await silent.send(stream, message(b""), end=True)
         assert (await silent.answer(stream)).status == 0
         # It reads no further, and so answers no ping.
-        await until_true(lambda: not connections(gateway), timeout_s=10, what="noticed")
+        await until_true(lambda: not connections(gateway), what="noticed")
 
 
 def connections(gateway: Gateway) -> list[GrpcConnection]:

@@ -30,7 +30,7 @@ from spool.errors import SpoolError
 from tests.support.grpc_calls import LOGS, METRICS, TRACES, called, refused
 from tests.support.http2_client import Http2Client, http2, message
 from tests.support.metrics import LABELS, at_ns, attributes
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import ANY_PORT, options, running_gateway
 from tests.support.spans import call_span
 from tests.support.strain_senders import Plan, Send, send_grpc, send_http
@@ -295,7 +295,7 @@ async def test_a_message_on_its_way_costs_what_came_of_it(gateway: Gateway, chan
     async with connected(gateway) as client:
         stream = client.call()
         await client.send(stream, b"\0" + (200 * KIB).to_bytes(4) + bytes(60 * KIB))
-        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, timeout_s=10, what="held")
+        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, what="held")
         budget.limit_bytes = 60 * KIB + 100
         full = await refused(channel, padded(KIB))
         assert full.code is grpc.StatusCode.UNAVAILABLE
@@ -308,8 +308,8 @@ async def test_a_message_on_its_way_costs_what_came_of_it(gateway: Gateway, chan
         assert budget.used_bytes == 0
         client.call()
         await client.send(stream + 2, b"\0" + (200 * KIB).to_bytes(4) + bytes(60 * KIB))
-        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, timeout_s=10, what="held")
-    await until_true(lambda: budget.used_bytes == 0, timeout_s=10, what="given back")
+        await until_true(lambda: budget.used_bytes == 60 * KIB + 5, what="held")
+    await until_true(lambda: budget.used_bytes == 0, what="given back")
     assert gateway.receiver.counts.gone == 1
 
 
@@ -342,7 +342,7 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
         streams = [client.call(more=greedy) for _ in range(8)]
         for stream in streams[:4]:
             await client.send(stream, b"\0" + (200 * KIB).to_bytes(4) + bytes(KIB - 5))
-        await until_true(lambda: budget.used_bytes == 4 * KIB, timeout_s=20, what="held")
+        await until_true(lambda: budget.used_bytes == 4 * KIB, what="held")
         for stream in streams[4:]:
             await client.send(stream, bytes(KIB))
             answer = await client.answer(stream)
@@ -351,7 +351,7 @@ async def test_one_sender_leaves_room_for_another(gateway: Gateway, channel: Any
         over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
         assert over.text == "too many bytes of this sender are in flight"
         assert over.retry_after_s is not None
-    await until_true(lambda: budget.used_bytes == 0, timeout_s=20, what="given back")
+    await until_true(lambda: budget.used_bytes == 0, what="given back")
     assert await called(channel, call_span("b", (1, 1)), metadata=greedy) == b""
 
 
@@ -366,7 +366,7 @@ async def test_the_calls_of_one_sender_leave_room_for_another(
     greedy, modest = ([("authorization", key)] for key in keys)
     slow = [channel.stream_unary(TRACES)(nothing_yet(), metadata=greedy, timeout=60) for _ in range(8)]
     calls = [asyncio.ensure_future(call) for call in slow]
-    await until_true(lambda: sum(call.done() for call in calls) == 4, timeout_s=20, what="refused")
+    await until_true(lambda: sum(call.done() for call in calls) == 4, what="refused")
     assert await called(channel, call_span("a", (1, 1)), metadata=modest) == b""
     over = await refused(channel, call_span("b", (1, 1)), metadata=greedy)
     assert (over.code, over.text) == (
@@ -376,7 +376,7 @@ async def test_the_calls_of_one_sender_leave_room_for_another(
     for call in slow:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
-    await until_true(lambda: not gateway.receiver.budget.used_bytes, timeout_s=20, what="given back")
+    await until_true(lambda: not gateway.receiver.budget.used_bytes, what="given back")
 
 
 async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left(
@@ -393,14 +393,14 @@ async def test_a_message_that_never_comes_ends_and_so_does_one_whose_sender_left
         await channel.stream_unary(TRACES)(nothing_yet(), timeout=0.1)
     assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     counts, budget = gateway.receiver.counts, gateway.receiver.budget
-    await until_true(lambda: counts.gone == 1 and not budget.used_bytes, timeout_s=10, what="given back")
+    await until_true(lambda: counts.gone == 1 and not budget.used_bytes, what="given back")
 
 
 @pytest.mark.parametrize(("send", "answer"), [(send_http, "503"), (send_grpc, "grpc 14")], ids=["http", "grpc"])
 async def test_a_body_of_which_a_byte_comes_now_and_then_ends_in_time(
     gateway: Gateway, send: Send, answer: str
 ) -> None:
-    gateway.receiver.limits = replace(gateway.receiver.limits, body_timeout_s=0.3)
+    gateway.receiver.limits = replace(gateway.receiver.limits, body_timeout_s=1)
     sent = 0
 
     async def trickle() -> AsyncIterator[memoryview]:
@@ -411,7 +411,7 @@ async def test_a_body_of_which_a_byte_comes_now_and_then_ends_in_time(
             await asyncio.sleep(0.01)
 
     plan = Plan("slow", 1, http=str(gateway.ports.http), grpc=str(gateway.ports.grpc))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         seen, retry_after_s = await send(plan, 0, trickle(), 10_000)
     assert seen == answer
     assert retry_after_s is not None
@@ -425,7 +425,7 @@ async def test_a_client_of_http_1_reads_which_port_it_wants(gateway: Gateway, ch
     assert isinstance(gateway.ports.http, TcpAddress)
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 505 ")
     assert answer.endswith(f"OTLP over HTTP is on port {gateway.ports.http.port}".encode())
@@ -449,7 +449,7 @@ async def test_a_deadline_during_the_commit_keeps_the_message_once(
 
     monkeypatch.setattr(pipeline, "_count_and_append", slow_append)
     body = call_span("late", (1, 1))
-    late = await refused(channel, body, timeout_s=0.3)
+    late = await refused(channel, body, timeout_s=2)
     assert late.code is grpc.StatusCode.DEADLINE_EXCEEDED
     await waits.wait()
     assert kept(gateway) == 0
@@ -481,7 +481,7 @@ async def test_stopping_answers_what_is_under_way_and_takes_nothing_new(
         await waits.wait()
         stopping = asyncio.ensure_future(gateway.stop())
         assert (await watching.read()).status == HealthCheckResponse.NOT_SERVING
-        late = await refused(channel, call_span("b", (1, 1)), timeout_s=5)
+        late = await refused(channel, call_span("b", (1, 1)))
         assert late.code is grpc.StatusCode.UNAVAILABLE
         go.set()
         assert await under_way == b""

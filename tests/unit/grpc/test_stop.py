@@ -15,10 +15,9 @@ from gateway.config.values import TcpAddress
 from gateway.contract.intake import Sender
 from gateway.ingest.parsing.parse import Payload
 from tests.support.grpc_calls import called
+from tests.support.polling import HANGS_S
 from tests.support.running_gateway import ANY_PORT, options
 from tests.support.spans import call_span
-
-WAIT_S = 20.0
 
 
 async def test_at_stop_all_listeners_close_at_once_and_answer_what_is_under_way(
@@ -42,7 +41,7 @@ async def test_at_stop_all_listeners_close_at_once_and_answer_what_is_under_way(
     body = call_span("a", (1, 1))
     head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
-    async with aio.insecure_channel(str(gateway.ports.grpc)) as channel, asyncio.timeout(WAIT_S):
+    async with aio.insecure_channel(str(gateway.ports.grpc)) as channel, asyncio.timeout(HANGS_S):
         call = asyncio.create_task(called(channel, call_span("b", (1, 1))))
         for _ in range(2):
             await under_way.acquire()

@@ -95,7 +95,7 @@ async def test_the_second_process_knows_a_key_as_the_gateway_does(rig: MetricsRi
     client = worker_client()
     client.start()
     try:
-        await until_true(lambda: client.is_free, timeout_s=20, what="the worker")
+        await until_true(lambda: client.is_free, what="the worker")
         payload = Payload("metrics", counter(1, 1, at=60).body, json=False)
         answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(TOGETHER_LEAST)))
         assert client.worker.done > 0, "answers came from there"

@@ -12,6 +12,7 @@ from gateway.counting.calls.rows import MAX_LATE_CHUNKS
 from gateway.ingest import settle as settling
 from gateway.normalise.call import Call
 from tests.support.calls import call, link
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import SETTLE_MS, Rig
 
 
@@ -185,7 +186,7 @@ async def test_settling_outlives_what_nobody_foresaw(rig: Rig, monkeypatch: pyte
     await rig.send(call("a"))
     rig.clock.now_ms += SETTLE_MS
     settling = asyncio.create_task(rig.counting.run())
-    await asyncio.wait_for(settled.wait(), 5)
+    await asyncio.wait_for(settled.wait(), HANGS_S)
     settling.cancel()
     await asyncio.gather(settling, return_exceptions=True)
     assert await rig.totals() == (1, 100, 20)

@@ -144,7 +144,7 @@ async def test_the_second_process_stamps_as_the_gateway_itself_does() -> None:
 
     client.start()
     try:
-        await until_true(lambda: client.is_free, timeout_s=30, what="the worker ready")
+        await until_true(lambda: client.is_free, what="the worker ready")
         body = Payload("traces", call_span("a", (10, 2), resource=SAID), json=False)
         here = parse(body, context, ParseRules(Prices()))
         assert here.calls is not None

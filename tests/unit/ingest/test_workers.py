@@ -25,14 +25,14 @@ from tests.support.corpus import Scenario, scenarios
 from tests.support.metrics import Export
 from tests.support.metrics_rig import MetricsRig
 from tests.support.otlp_bytes import field
+from tests.support.polling import HANGS_S
 from tests.support.workers import worker_client
 
 CONTEXT = Context(1_767_607_200_000, "2026-01-05T10:00:00.000Z", key="a key", peer="10.0.0.7")
-START_TIMEOUT_S = 30.0
 
 
 async def until_free(client: WorkerClient) -> None:
-    async with asyncio.timeout(START_TIMEOUT_S):
+    async with asyncio.timeout(HANGS_S):
         while not client.is_free:  # noqa: ASYNC110 it has no event
             await asyncio.sleep(0.01)
 

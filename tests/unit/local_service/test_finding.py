@@ -12,6 +12,7 @@ from gateway.local_service import finding
 from gateway.local_service.service import Service
 from gateway.usage.tally import HOUR_MS
 from spool.clock import rfc3339_ms
+from tests.support.polling import HANGS_S
 from tests.unit.local_service.conftest import ADMIN, NOW_MS, Client, Clock, ai_envelope, ai_record
 
 INGEST = "/v2/ai-telemetry/records"
@@ -150,7 +151,7 @@ async def test_it_looks_by_itself(tmp_path: Path, clock: Clock, monkeypatch: pyt
     try:
         everything = Fixed(frozenset(scope.name for scope in CATALOGUE))
         secret = (await service.keys.create("everything", everything, by=ADMIN)).secret.reveal()
-        async with aiohttp.ClientSession() as session, asyncio.timeout(10):
+        async with aiohttp.ClientSession() as session, asyncio.timeout(HANGS_S):
             client = Client(service, port, session, secret)
             await client.post(INGEST, ai_envelope(ai_record("r", cost=None)))
             while not (await client.get("/v2/insights")).json["insights"]:  # noqa: ASYNC110 another process would ask as well

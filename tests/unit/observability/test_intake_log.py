@@ -83,6 +83,6 @@ async def test_a_gateway_whose_spool_is_full_logs_that(tmp_path: Path) -> None:
     with capture_logs() as lines:
         async with running_gateway(tmp_path) as running:
             running.spool.settings = replace(running.spool.settings, max_bytes=1)
-            await until_true(lambda: any(x["event"] == "data is refused" for x in lines), timeout_s=20, what="logged")
+            await until_true(lambda: any(x["event"] == "data is refused" for x in lines), what="logged")
             with pytest.raises(SpoolFull):
                 running.spool.admit(1)

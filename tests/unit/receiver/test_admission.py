@@ -177,7 +177,7 @@ async def test_a_key_that_is_disabled_while_its_body_comes_keeps_nothing_of_it(
 
     async def body() -> AsyncIterator[bytes]:
         yield b"{"
-        await until_true(lambda: served.receiver.budget.used_bytes > 0, timeout_s=10, what="the body begun")
+        await until_true(lambda: served.receiver.budget.used_bytes > 0, what="the body begun")
         await keys.disable("team-a", by=BY)
         yield b"}"
 
@@ -195,7 +195,7 @@ async def test_the_first_key_holds_also_for_a_body_that_came_on_open_intake(
 
     async def body() -> AsyncIterator[bytes]:
         yield b"{"
-        await until_true(lambda: served.receiver.budget.used_bytes > 0, timeout_s=10, what="the body begun")
+        await until_true(lambda: served.receiver.budget.used_bytes > 0, what="the body begun")
         await made(keys, "first")
         yield b"}"
 

@@ -16,6 +16,7 @@ from gateway.receiver.body import LONGEST_WAIT_S, MIB, Budget, Hold, Limits, arr
 from gateway.receiver.content_encoding import gzip_blocks
 from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, post, protobuf_body
 from tests.support.otlp_bytes import field
+from tests.support.polling import HANGS_S
 from tests.unit.receiver.conftest import Serve, Served
 
 Client = aiohttp.ClientSession
@@ -143,7 +144,7 @@ async def test_a_sender_that_goes_away_mid_body_leaves_nothing(serve: Serve, cli
     await raw.send(post("/v1/traces", padded(LIMIT), extra="Expect: 100-continue\r\n")[:-10])
     assert b"100" in await raw.head()  # the receiver is reading the body now
     raw.writer.transport.abort()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_S):
         while not served.receiver.counts.gone:
             assert await answer_to(client, served, b"") == 200
     assert not [kept for kept in served.intake.kept if kept.body]
@@ -159,7 +160,7 @@ async def test_a_chunked_body_that_ends_early_leaves_nothing(serve: Serve, clien
     body = protobuf_body("traces")
     await raw.send(f"{len(body):x}\r\n".encode() + body + b"\r\n")
     raw.writer.transport.abort()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_S):
         while not served.receiver.counts.gone:
             assert await answer_to(client, served, b"") == 200
     assert not [kept for kept in served.intake.kept if kept.body]

@@ -13,10 +13,9 @@ from gateway.common.connection_limits import MAX_OPERATORS, shares_of
 from gateway.common.open_files import OPEN_FILES
 from gateway.contract.errors import Unauthenticated
 from gateway.receiver.body import Limits
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.unit.receiver.conftest import Serve
 
-WAIT_S = 10.0
 HEAD = b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
 
 
@@ -33,7 +32,7 @@ async def test_a_connection_that_never_asks_for_anything_is_ended(
     its_writer.write(sent)
     asking, writer = await asyncio.open_connection(host, port)
     writer.write(HEAD + b"\r\n")
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         assert (await asking.readuntil(b"\r\n")).startswith(b"HTTP/1.1 405")
         assert await silent.read() == b""
         writer.write(HEAD + b"\r\n")
@@ -56,7 +55,7 @@ async def test_headers_that_stop_half_way_end_their_connection_also_after_other_
         await reader.readuntil(b"}")
     monkeypatch.setattr(http_connection, "HEAD_S", 0.2)
     writer.write(HEAD)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
@@ -77,7 +76,7 @@ async def status_of(host: str, port: str, request: bytes) -> tuple[str, asyncio.
 async def until_taken(host: str, port: str) -> None:
     """Wait until a request on a new connection is taken."""
     status = ""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         while not status.startswith("HTTP/1.1 200"):
             status, writer = await status_of(host, port, POST)
             writer.close()
@@ -122,7 +121,7 @@ async def test_connections_that_show_no_key_leave_room_for_those_that_do(
         writer.write(sent)
     await until_taken(host, port)
     reads = [asyncio.create_task(reader.read()) for reader, _ in taken]
-    await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT_S)
+    await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED, timeout=HANGS_S)
     assert "no_key_on_connection" in {entry["reason"] for entry in served.receiver.refused.status()}
     for _, writer in taken:
         writer.transport.abort()
@@ -139,7 +138,7 @@ async def test_of_connections_without_a_key_only_so_many_are_served_at_once(
     strangers = [await asyncio.open_connection(host, port) for _ in range(30)]
     for _, writer in strangers:
         writer.write(HEAD)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         status, honest = await status_of(host, port, POST)
     assert status.startswith("HTTP/1.1 200"), "the last one that came is served first"
 
@@ -147,7 +146,7 @@ async def test_of_connections_without_a_key_only_so_many_are_served_at_once(
         entries = {entry["reason"]: entry["requests"] for entry in served.receiver.refused.status()}
         return entries.get("no_key_on_connection", 0)
 
-    await until_true(lambda: closed() >= 27, timeout_s=WAIT_S, what="closed, as others waited")
+    await until_true(lambda: closed() >= 27, what="closed, as others waited")
     for writer in (honest, *(writer for _, writer in strangers)):
         writer.transport.abort()
 
@@ -176,7 +175,7 @@ async def test_a_connection_whose_key_was_disabled_is_one_without_a_key_again(
     assert (await reader.readline()).startswith(b"HTTP/1.1 401")
     gate.is_open = True
     await until_taken(host, port)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         await reader.read()  # until it is closed
     kept.transport.abort()
     writer.transport.abort()

@@ -22,7 +22,7 @@ async def test_large_messages_are_followed_by_one_trim_and_small_ones_by_none(mo
     assert trims == []
     for _ in range(3):
         heap.freed(TRIM_AFTER_BYTES)
-    await until_true(lambda: bool(trims), timeout_s=5, what="trimmed")
+    await until_true(lambda: bool(trims), what="trimmed")
     await asyncio.sleep(0.05)
     assert trims == [1]
 

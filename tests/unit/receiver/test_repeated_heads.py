@@ -16,9 +16,9 @@ from gateway.contract.intake import Receipt
 from gateway.keys.record import KeyRecord
 from gateway.receiver.authenticator import Headers
 from tests.conformance.otlp_http.recording import RecordingIntake
+from tests.support.polling import HANGS_S
 from tests.unit.receiver.conftest import Serve
 
-WAIT_S = 10.0
 TRACES = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
 
 
@@ -56,7 +56,7 @@ async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
     """The status line; the rest of the answer is read."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         head = await reader.readuntil(b"\r\n\r\n")
         length = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
         await reader.readexactly(int(length.partition(b":")[2]))
@@ -71,7 +71,7 @@ async def with_a_request_under_way(url: str, intake: Direct) -> tuple[asyncio.St
     intake.began.clear()
     intake.go_on.clear()
     writer.write(request(b"second"))
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         await intake.began.wait()
     return reader, writer
 
@@ -139,7 +139,7 @@ async def test_a_request_under_way_is_answered_before_the_server_stops(serve: Se
     intake = Direct()
     served = await serve(intake=intake)
     reader, writer = await with_a_request_under_way(served.url, intake)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         closing = asyncio.ensure_future(served.listener.close())
         await asyncio.sleep(0)
         intake.go_on.set()
@@ -167,7 +167,7 @@ async def test_a_request_that_outlasts_the_shutdown_is_cancelled() -> None:
     server = QuietServer(handle, lambda *_: web.Response(status=400), is_direct=lambda _: True)
     listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         writer.write(request(b"first"))
         await answer(reader)
         writer.write(request(b"second"))
@@ -183,7 +183,7 @@ async def test_a_sender_that_goes_away_leaves_nothing_behind(serve: Serve) -> No
     intake = Direct()
     served = await serve(intake=intake)
     _, writer = await with_a_request_under_way(served.url, intake)
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(HANGS_S):
         writer.transport.abort()
         intake.go_on.set()
         reader, writer = await connected(served.url)

@@ -234,7 +234,7 @@ async def piece_by_piece(started: Served, *parts: bytes) -> AsyncIterator[bytes]
 
 
 async def taken(started: Served, pieces: int) -> None:
-    await until_true(lambda: len(started.intake.kept) >= pieces, timeout_s=20, what=f"{pieces} pieces taken")
+    await until_true(lambda: len(started.intake.kept) >= pieces, what=f"{pieces} pieces taken")
 
 
 LONG_LINES = (DOCUMENT + b"\n") * (PIECE_BYTES // len(DOCUMENT))

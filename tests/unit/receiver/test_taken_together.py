@@ -32,8 +32,8 @@ from spool.errors import SpoolFull
 from tests.support.calls import EPOCH_MS
 from tests.support.metrics_rig import MetricsRig
 from tests.support.native import needs_native
+from tests.support.polling import HANGS_S
 
-WAIT_S: Final = 20.0
 ROUNDS: Final = 20
 CONNECTIONS: Final = 12
 SPAN: Final = Template(Shape(spans=1), now_ns=EPOCH_MS * 10**6)
@@ -160,7 +160,7 @@ class Gateway:
     async def send(self, sent: Sequence[tuple[int, bytes]]) -> None:
         """Send in one iteration of the loop, and wait for all answers."""
         self.send_only(sent)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             for place, _ in sent:
                 await self.links[place].answered.wait()
             # aiohttp's task ends behind its answer, and there is no event for that.
@@ -478,7 +478,7 @@ async def test_a_connection_that_closes_keeps_no_answer_from_the_others(tmp_path
         await warmed(gateway)
         gateway.send_only([(place, request(SPAN.body(1000 + place))) for place in range(3)])
         gateway.links[0].close()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             for link in gateway.links[1:3]:
                 await link.answered.wait()
         assert [len(link.answers) for link in gateway.links[:3]] == [2, 3, 3]
@@ -491,11 +491,11 @@ async def test_a_shutdown_waits_for_a_commit_and_its_answers(tmp_path: Path) -> 
         commit = gateway.holds_commits()
         gateway.send_only([(0, request(SPAN.body(1000)))])
         await commit.began.wait()
-        stopping = asyncio.ensure_future(gateway.connections[0].shutdown(WAIT_S))
+        stopping = asyncio.ensure_future(gateway.connections[0].shutdown(HANGS_S))
         await asyncio.sleep(0)
         assert not stopping.done()
         commit.done.set_result(None)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             await stopping
         assert len(gateway.links[0].answers) == 3
         assert gateway.links[0].answers[-1].startswith(b"HTTP/1.1 200 OK")
@@ -508,7 +508,7 @@ async def test_a_shutdown_does_not_wait_for_ever(tmp_path: Path) -> None:
         commit = gateway.holds_commits()
         gateway.send_only([(place, request(SPAN.body(1000 + place))) for place in range(2)])
         await commit.began.wait()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_S):
             await gateway.connections[0].shutdown(0.01)
             commit.done.set_result(None)
             await gateway.links[1].answered.wait()

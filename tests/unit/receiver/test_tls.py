@@ -33,7 +33,7 @@ from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.ingest.parsing.parse import Payload
 from tests.support.certificates import Authority, Pair
 from tests.support.grpc_calls import called, refused
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
 from tests.support.tcp_proxy import TcpProxy
@@ -130,7 +130,6 @@ async def test_every_listener_speaks_tls(tmp_path: Path, authority: Authority, s
             assert answer.status == 401
         await until_true(
             lambda: gateway.status()["lanes"]["ai_telemetry"]["delivered"] == 1,
-            timeout_s=20,
             what="delivered without TLS",
         )
         credentials = grpc.ssl_channel_credentials(authority.pair.cert.read_bytes())
@@ -183,7 +182,7 @@ async def test_handshakes_that_stall_keep_no_one_out(
 
 async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Whether the other side closes the connection, to which nothing is sent."""
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(HANGS_S):
         found = await reader.read()
     writer.close()
     await writer.wait_closed()
@@ -209,7 +208,7 @@ async def test_a_new_certificate_is_taken_and_open_connections_stay(
                         replace(current, authority.signed(f"renewed {how}"))
                         await taken(gateway, how)
                     writer.write(POST)
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(HANGS_S):
                         assert await reader.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
                         await reader.readuntil(b"\r\n\r\n")
                     assert await called(channel, b"") == b""
@@ -303,7 +302,7 @@ async def test_clients_without_a_certificate_of_the_authority_do_not_get_in(
             with pytest.raises((aiohttp.ClientError, OSError)):
                 await posted(gateway, trusting(authority, shown))
             async with channel_to(gateway, authority, shown) as channel:
-                assert (await refused(channel, b"", timeout_s=5)).code is grpc.StatusCode.UNAVAILABLE
+                assert (await refused(channel, b"")).code is grpc.StatusCode.UNAVAILABLE
         assert await posted(gateway, trusting(authority, own)) == 200
         await gateway.keys.create("checkout-bot", Fixed(frozenset({INGEST_SCOPE})), by=BY)
         assert await posted(gateway, trusting(authority, own)) == 401, "clients: check asks for the key besides"

@@ -21,6 +21,7 @@ from gateway.contract.scopes import (
 )
 from spool.record import UNIT_COST
 from tests.support.keys_beside import BY
+from tests.support.polling import HANGS_S
 
 ANY_PORT = "127.0.0.1:0"
 OWN, SERVICE = "/v1/unit-cost", "/unit-cost/v1/telemetry"
@@ -62,7 +63,7 @@ class Sender:
 
     async def sent(self) -> None:
         """Nothing waits any more."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             while self.gateway.spool.depth(UNIT_COST).pending:
                 await self.gateway.spool.wait_ready(UNIT_COST, 0.05)
 
@@ -180,7 +181,7 @@ async def test_where_no_key_grants_the_deletion_the_lane_states_the_scope(sender
     keyring = sender.gateway.lanes._keyring
     keyring.use([slot.setting for slot in keyring._slots if not slot.setting.grants(DELETE_STREAM_SCOPE)])
     await sender.ask("DELETE", f"{OWN}/days?force=true", None, DELETE_STREAM_SCOPE)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         while not sender.gateway.lanes.unit_cost.keeps_deletions:
             await sender.gateway.spool.wait_ready(UNIT_COST, 0.05)
     lane = sender.gateway.lanes.status(0)[UNIT_COST]

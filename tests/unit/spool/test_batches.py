@@ -11,6 +11,7 @@ import pytest
 from spool.record import AI_TELEMETRY, Batch
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, freeze, frozen, open_spool
 
 
@@ -214,7 +215,7 @@ class TestLinger:
         await patient.wait_ready(AI_TELEMETRY, 60)  # the append's own wake
         assert await freeze(patient) is None
         clock.now_ms += 990
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             await patient.wait_ready(AI_TELEMETRY, 60)
 
 
@@ -222,12 +223,12 @@ async def test_a_waiting_lane_is_woken_by_an_append(spool: SqliteSpool) -> None:
     waiting = asyncio.ensure_future(spool.wait_ready(AI_TELEMETRY, 60))
     await asyncio.sleep(0)
     await append(spool, [b"1"])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS_S):
         await waiting
 
 
 async def test_waiting_ends_after_its_time_without_anything(spool: SqliteSpool) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANGS_S):
         await spool.wait_ready(AI_TELEMETRY, 0.01)
 
 

@@ -47,7 +47,7 @@ def test_a_link_in_the_place_of_the_lock_costs_its_target_nothing(tmp_path: Path
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("kept as it is", 0o644)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_pipe_in_the_place_of_the_lock_does_not_hang_the_start(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
     with pytest.raises(SpoolError, match="no plain file"):

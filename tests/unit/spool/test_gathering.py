@@ -14,6 +14,7 @@ from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.sqlite.gathering import Gathering
 from spool.store import ItemCounts
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import append, freeze, open_spool
 
 
@@ -121,7 +122,7 @@ class Held:
 async def test_an_append_waits_for_no_operation_behind_it(tmp_path: Path) -> None:
     spool, held = open_spool(tmp_path), Held()
     behind = asyncio.ensure_future(spool.ask_behind(held.operation))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         await append(spool, [b"{}"])
     assert not behind.done()
     held.may_end.set()
@@ -185,7 +186,7 @@ async def test_a_lane_that_settles_wakes_when_its_records_are_settled_and_not_be
         await asyncio.sleep(0)
     assert not ready.done()
     await spool.settle(AI_TELEMETRY, spool.sealed_seq)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         await ready
     assert await freeze(spool) is not None
     await spool.close()
@@ -196,7 +197,7 @@ async def test_a_lane_that_does_not_settle_wakes_with_the_commit(tmp_path: Path)
     ready = asyncio.create_task(spool.wait_ready(AI_TELEMETRY, 60))
     await asyncio.sleep(0)
     await append(spool, [b"{}"])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         await ready
     assert await freeze(spool) is not None
     await spool.close()

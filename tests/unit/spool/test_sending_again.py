@@ -20,6 +20,7 @@ from spool.sqlite.replay import ranges
 from spool.sqlite.replay.operator import at_rest
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import (
     SETTINGS,
     Clock,
@@ -176,7 +177,7 @@ async def test_an_upstream_that_refuses_them_as_fast_as_they_come_back_keeps_no_
 
     refusing = asyncio.create_task(refuse_all())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANGS_S):
             assert (await spool.operator().replay_dead_letters(ALL)).replayed == {AI_TELEMETRY: 1100}
     finally:
         refusing.cancel()

@@ -16,6 +16,7 @@ from spool.sqlite import unit_streams
 from spool.sqlite.recovery.restoring import settle_restored
 from spool.store import Refusal
 from spool.unit_cost import NAME_BLOCKED_MS, Mismatch, Rules, Shape, TotalKey
+from tests.support.polling import HANGS_S
 from tests.support.unit_streams import METRIC, SHAPE, STREAM, UnitRig, metered, place
 
 
@@ -274,7 +275,7 @@ async def test_no_record_waits_for_a_list_of_streams(rig: UnitRig, monkeypatch: 
     may_end = threading.Event()
     monkeypatch.setattr(unit_streams, "states", lambda _: may_end.wait(30))
     listed = asyncio.ensure_future(rig.store.streams())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS_S):
         await rig.keep(metered(1))
     assert not listed.done()
     may_end.set()

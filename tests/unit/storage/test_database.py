@@ -13,9 +13,7 @@ import pytest
 
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
-
-LONG_S = 10
-
+from tests.support.polling import HANGS_S
 
 FULL = 2
 
@@ -182,7 +180,7 @@ async def test_a_transaction_cancelled_in_a_statement_is_undone_before_the_next_
 
     def wait() -> int:
         busy.set()
-        may_go.wait(LONG_S)
+        may_go.wait(HANGS_S)
         return 1
 
     async def slow() -> None:
@@ -191,7 +189,7 @@ async def test_a_transaction_cancelled_in_a_statement_is_undone_before_the_next_
             await connection.execute("INSERT INTO t VALUES (wait())")
 
     cancelled = asyncio.create_task(slow())
-    await asyncio.to_thread(busy.wait, LONG_S)
+    await asyncio.to_thread(busy.wait, HANGS_S)
     cancelled.cancel()
     following = asyncio.create_task(database.write(lambda c: c.execute("INSERT INTO t VALUES (2)")))
     await asyncio.sleep(0)

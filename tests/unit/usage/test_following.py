@@ -221,7 +221,7 @@ async def test_it_follows_by_itself(
     try:
         await rig.send(call("a"))
         await rig.settle()
-        await until_true(lambda: follower.changes == 1, timeout_s=10, what="counted")
+        await until_true(lambda: follower.changes == 1, what="counted")
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

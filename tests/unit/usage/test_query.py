@@ -28,6 +28,7 @@ from gateway.usage.tally import HOUR_MS
 from gateway.usage.timespan import BadRange, TimeRange
 from gateway.usage.unused_names import drop_unused_names
 from tests.support.growth import LEAST_S, LINEAR
+from tests.support.polling import HANGS_S
 from tests.unit.usage.test_tally import NOW_HOUR, NOW_MS, counted, record
 
 TODAY = TimeRange.last_days(1, NOW_MS)
@@ -380,7 +381,7 @@ async def test_the_interface_asks_beside_the_page(database: Database) -> None:
     queries, ended = UsageQueries(database, now_ms=lambda: NOW_MS), threading.Event()
     slow_page = asyncio.create_task(database.read(lambda _: ended.wait(30)))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             answer = await show(queries, Call(None))
         assert answer["usage"] == []
         assert not slow_page.done()

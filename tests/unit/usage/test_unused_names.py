@@ -12,6 +12,7 @@ from gateway.usage.following import UsageFollower
 from gateway.usage.rollups import add, make_rollup_tables
 from gateway.usage.tally import NOTHING, Key, Sums
 from gateway.usage.unused_names import drop_unused_names
+from tests.support.polling import HANGS_S
 from tests.support.spool_rig import Clock, Rig
 
 HOUR = 490_000
@@ -80,7 +81,7 @@ async def test_the_follower_deletes_them_once_an_hour(
     follower = await UsageFollower.open(rig.spool, database, now_ms=clock)
     running = asyncio.create_task(follower.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             while set(UNUSED) & await held(database):
                 pass
     finally:

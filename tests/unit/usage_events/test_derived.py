@@ -141,9 +141,7 @@ async def test_tokens_of_a_team_reach_the_service_as_a_stream(tmp_path: Path) ->
             url = f"http://{gateway.ports.http}/v1/sources/records"
             async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as answer:
                 assert answer.status == 200
-        await until_true(
-            lambda: gateway.spool.depth(UNIT_COST).delivered == 3, timeout_s=30, what="delivered to the stream"
-        )
+        await until_true(lambda: gateway.spool.depth(UNIT_COST).delivered == 3, what="delivered to the stream")
         key = (tmp_path / "data" / "service-key").read_text().strip()
         listed = f"http://{gateway.ports.service}/unit-cost/v1/telemetry/per-team/records"
         async with session.get(listed, headers={"Authorization": key}) as answer:
