@@ -12,6 +12,7 @@ import orjson
 import pytest
 from yarl import URL
 
+from exporters.accounting import Sent
 from exporters.base import Refused
 from exporters.cost_service.answers import outcome
 from gateway.app import Gateway
@@ -459,7 +460,7 @@ async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_o
     assert [x["reason"] for x in told.json["rejected"]] == [reason, "source_missing"]
     assert told.error == (400, reason, f"events[0]: {told.json['rejected'][0]['message']}")
     assert sender.edge["rejected"] == 2
-    upstream = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, records=1, now_unix_s=0)
+    upstream = outcome(told.status, {}, orjson.dumps(told.json), USAGE_EVENTS, sent=Sent(1), now_unix_s=0)
     assert isinstance(upstream, Refused), "a gateway that forwards to here sets it aside"
     assert upstream.code == reason
 
