@@ -1,9 +1,11 @@
 """The files beside the keys: database, pepper, kept secrets."""
 
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.control_store import open_control
@@ -76,3 +78,17 @@ async def test_a_kept_key_stays_the_same_until_it_no_longer_fits(keys: KeyStore,
     path.unlink()
     assert await kept(READING) != after_disabling
     assert [key.name for key in await keys.list()] == ["local reader"]
+
+
+async def test_a_kept_key_that_is_replaced_is_in_the_log(keys: KeyStore, tmp_path: Path) -> None:
+    path = tmp_path / "service-key"
+    with capture_logs() as lines:
+        await kept_key(keys, path, name="local reader", grant=READING, by="gateway@localhost")
+        await kept_key(keys, path, name="local reader", grant=READING, by="gateway@localhost")
+        assert lines == []
+        for spoil in (partial(path.write_text, ""), partial(path.write_text, "tgk_other"), path.unlink):
+            spoil()
+            await kept_key(keys, path, name="local reader", grant=READING, by="gateway@localhost")
+    assert [(line["log_level"], line["file"], line["key"]) for line in lines] == [
+        ("warning", "service-key", "local reader")
+    ] * 3
