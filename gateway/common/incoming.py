@@ -292,7 +292,7 @@ class IncomingConnection(asyncio.BufferedProtocol):
         self.peer = peer_of(transport)
         self.is_open = True
         if self._connections.opened(self) and self._connections.tls is not None:
-            self._transport.pause_reading()
+            self._pause_reading()  # uvloop begins to read all the same
             self._connections.came(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -301,6 +301,10 @@ class IncomingConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self._connections.buffer[:nbytes])
+        if self._shaking is None and self._connections.tls is not None:
+            self._held += data
+            self._pause_reading()
+            return
         if self.is_admitted and self._served is not None and not self._held:
             self._served.data_received(data)
             return
@@ -313,7 +317,7 @@ class IncomingConnection(asyncio.BufferedProtocol):
             self._transport.close()
             return
         if self._room_bytes <= 0:  # until then it is read: only so the end of it is noticed
-            self._transport.pause_reading()
+            self._pause_reading()
         if is_first and not self._is_unread:
             self._connections.came(self)
 
@@ -375,6 +379,7 @@ class IncomingConnection(asyncio.BufferedProtocol):
         if transport is None:
             return
         if tls is not None and self._shaking is None:
+            self._pause_reading()
             self._shaking = asyncio.get_running_loop().create_task(self._shake_hands(tls))
             return
         if self._served is None:
@@ -428,19 +433,34 @@ class IncomingConnection(asyncio.BufferedProtocol):
         return self._shaking is not None and not self._shaking.done()
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
-        plain: Any = self._transport
+        loop, plain = asyncio.get_running_loop(), cast("asyncio.Transport", self._transport)
+        came, self._held = self._held, b""
+        handshake: asyncio.Task[Any] = loop.create_task(
+            loop.start_tls(plain, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
+        )
+        if came:  # given when TLS has begun, which takes the task above two turns of the loop
+            loop.call_soon(loop.call_soon, self._begin_handshake, plain, came)
         try:
-            self._transport = await asyncio.get_running_loop().start_tls(
-                plain, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
-            )
+            self._transport = await handshake
         except (OSError, asyncio.CancelledError):  # ssl.SSLError and a timeout are OSErrors
             with suppress(RuntimeError):  # it is closed
                 plain.abort()
             self._connections.closed(self)
             return
-        asyncio.get_running_loop().call_soon(self._shaken)
+        loop.call_soon(self._shaken)
+
+    def _begin_handshake(self, plain: asyncio.Transport, came: bytes) -> None:
+        """Give what *came* before TLS began to what does TLS now."""
+        protocol: Any = plain.get_protocol()
+        if protocol is not self and not plain.is_closing():
+            protocol.get_buffer(len(came))[: len(came)] = came
+            protocol.buffer_updated(len(came))
 
     def _shaken(self) -> None:
-        if self._held and self.is_open and self._transport is not None:
-            self._transport.pause_reading()
+        if self._held and self.is_open:
+            self._pause_reading()
             self._connections.came(self)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()

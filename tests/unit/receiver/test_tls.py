@@ -7,6 +7,7 @@ import ssl
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from http.client import HTTPSConnection
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 import grpc
 import pytest
+import uvloop
 from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
@@ -178,6 +180,32 @@ async def test_handshakes_that_stall_keep_no_one_out(
             assert await called(channel, b"") == b""
         for writer in opened:
             writer.transport.abort()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_what_comes_before_the_handshake_begins_is_part_of_it(
+    tmp_path: Path, authority: Authority, server: Pair, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """uvloop reads whatever is asked of it before: a quick client comes too early for TLS."""
+
+    async def quick_clients() -> list[int]:
+        async with running(tmp_path, {"http": server.files}) as running_one:
+            address = running_one.ports.http
+            assert isinstance(address, TcpAddress)
+            return [await asyncio.to_thread(quick_client, address, trusting(authority)) for _ in range(40)]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(quick_clients()) == [200] * 40
+
+
+def quick_client(address: TcpAddress, tls: ssl.SSLContext) -> int:
+    """Another one for each request: their first bytes come with the connection, as it were."""
+    connection = HTTPSConnection(address.host, address.port, context=tls, timeout=HANGS_S)
+    connection.request("POST", "/v1/traces", b"", PROTOBUF)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
 
 
 async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
