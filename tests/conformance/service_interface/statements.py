@@ -18,7 +18,7 @@ _AUTH: Final = f"{HERE}.test_part_5_authentication"
 _SCOPES: Final = f"{HERE}.test_part_5_scopes"
 _PAGE: Final = f"{HERE}.test_scopes_page"
 _LIMITS: Final = f"{HERE}.test_parts_8_and_9"
-_EVERY_SCOPE: Final = f"{_PAGE}.test_5_6_every_scope_has_a_row_with_routes_or_is_a_name"
+_EVERY_SCOPE: Final = f"{_PAGE}.test_5_6_every_scope_has_a_row_with_routes_or_opens_nothing"
 _KEY_LIST: Final = f"{_RESOURCES}.test_2_1_the_key_list_shows_who_when_and_how_many_scopes"
 
 STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import TcpSite
 from gateway.config.loader import load_config
 from gateway.contract.scopes import CATALOGUE, Fixed
@@ -40,6 +39,8 @@ class Rig(NamedTuple):
     intake: Untouched
     keys: KeyStore
     secret: str
+    connections: Callable[[], int]
+    """That are open."""
 
     async def begin(self, route: Route, method: str) -> HalfSent:
         path = route.path.replace("{token}", self.secret).replace("{", "").replace("}", "")
@@ -62,9 +63,11 @@ async def rig(tmp_path: Path, keys: KeyStore) -> AsyncIterator[Rig]:
     receiver = build_receiver(config, intake, KeyAuthenticator(keys))
     runner = runner_for(receiver.make_server())
     await runner.setup()
-    await TcpSite(runner, "127.0.0.1", 0, OperatorLimits("test")).start()
+    await TcpSite(runner, "127.0.0.1", 0, receiver).start()
     made = await keys.create("sender", EVERY_SCOPE, by=BY)
-    yield Rig(receiver, bound_port(runner), intake, keys, made.secret.reveal())
+    server = runner.server
+    assert server is not None
+    yield Rig(receiver, bound_port(runner), intake, keys, made.secret.reveal(), lambda: len(server.connections))
     await runner.cleanup()
 
 
