@@ -10,7 +10,7 @@ from gateway.decode.limits import ParseLimits, too_many_values
 
 WINDOW_BYTES: Final = 256 * 1024
 """Looked at in one call into C, which keeps the interpreter for as long as it takes."""
-_WITHIN: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_OTHER: Final = re.compile(rb"[^\\]")
 _MARKS: Final = (b"{", b"[", b",")
 
 
@@ -47,27 +47,26 @@ def _marks_in(text: bytes, start: int, end: int) -> int:
 
 def _values(text: bytes, most: int) -> int:
     """Marks outside texts, until they are more than *most*."""
-    n = at = 0
-    while n <= most:
-        quote = text.find(b'"', at)
-        end = len(text) if quote < 0 else quote
-        for start in range(at, end, WINDOW_BYTES):
-            n += _marks_in(text, start, min(start + WINDOW_BYTES, end))
-            if n > most:
-                return n
-        if quote < 0:
-            break
-        at = _text_end(text, quote + 1)
+    n = start = 0
+    is_inside = False
+    while start < len(text) and n <= most:
+        end = _behind_backslashes(text, start + WINDOW_BYTES)
+        parts = _without_escapes(text[start:end]).split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        n += _marks_in(outside, 0, len(outside))
+        is_inside ^= len(parts) % 2 == 0
+        start = end
     return n
 
 
-def _text_end(text: bytes, at: int) -> int:
-    """Behind the quote that ends the text whose inside begins at *at*; the end where none does."""
-    while True:
-        match = _WITHIN.match(text, at, at + WINDOW_BYTES + 1)
-        end = at if match is None else match.end()
-        if text.startswith(b'"', end):
-            return end + 1
-        if end == at:  # the end, or the backslash before it
-            return len(text)
-        at = end
+def _behind_backslashes(text: bytes, at: int) -> int:
+    """From *at* on, where no backslash stands: what it escapes stands with it."""
+    if not text.startswith(b"\\", at - 1):
+        return at
+    found = _OTHER.search(text, at)
+    return len(text) if found is None else found.end()
+
+
+def _without_escapes(text: bytes) -> bytes:
+    """Without the quotes in texts."""
+    return text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text

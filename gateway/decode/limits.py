@@ -5,6 +5,7 @@ A limit holds before the objects exist that it bounds: bytes cost a sender next 
 their bytes.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gateway.contract.errors import TooLarge
@@ -28,27 +29,46 @@ class ParseLimits(NamedTuple):
 
 
 DEFAULT_LIMITS = ParseLimits()
+OTHERS_EACH: Final = 2
+"""Fields of resources, scopes and metrics besides their items, for each item of `max_items`."""
+FIELDS_EACH: Final = 16
+"""Fields of large items that are walked one by one, for each item of `max_items`."""
 
 
 class Meter:
-    """Items of one payload, counted while they are read."""
+    """Counts something of one payload while it is read: its items, or what *refusal* names."""
 
-    __slots__ = ("_left", "_limit")
+    __slots__ = ("_left", "_limit", "_refusal")
 
-    def __init__(self, limits: ParseLimits) -> None:
-        self._limit = self._left = limits.max_items
+    def __init__(self, limit: int, refusal: Callable[[int], TooLarge] | None = None) -> None:
+        self._limit = self._left = limit
+        self._refusal = refusal or too_many_items
 
-    def take(self, items: int) -> None:
-        """Raises TooLarge with the first item that is too many."""
-        self._left -= items
+    def take(self, number: int) -> None:
+        """Raises TooLarge with the first that is too many."""
+        self._left -= number
         if self._left < 0:
-            raise too_many_items(self._limit)
+            raise self._refusal(self._limit)
 
 
 def too_many_items(limit: int) -> TooLarge:
     return TooLarge(
         f"the body holds more than {limit} items (spans, log records, data points, and the resources, scopes and metrics"
         " around them): send fewer in one request, or raise limits.max_items of the gateway"
+    )
+
+
+def too_many_other_fields(limit: int) -> TooLarge:
+    return TooLarge(
+        f"the resources, scopes and metrics of the body hold more than {limit} fields besides their items: send fewer in"
+        " one request, or raise limits.max_items of the gateway"
+    )
+
+
+def too_many_fields(limit: int) -> TooLarge:
+    return TooLarge(
+        f"the large items of the body hold more than {limit} fields: send fewer in one request, or raise limits.max_items"
+        " of the gateway"
     )
 
 

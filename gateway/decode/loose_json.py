@@ -11,7 +11,7 @@ cost all calls of a body.
 
 import re
 from json import JSONDecodeError
-from typing import cast
+from typing import Final, cast
 
 import orjson
 
@@ -21,13 +21,14 @@ _TRAILING = "after document"
 """In what orjson states where a whole document stands and more behind it: nothing to remedy."""
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ESCAPES = re.compile(
-    rb"(?:%(low)b|%(high)b(?!%(low)b)){1,4096}+|((?:\\(?!u[dD][89a-fA-F]).|%(high)b%(low)b|[^\\]{1,64}+){1,4096}+)"
-    % {b"high": _HIGH, b"low": _LOW},
-    re.DOTALL,
-)
-"""Halves, as many as follow each other; or, as its group, what stays."""
-_REPLACEMENT = rb"\ufffd"
+_ALONE = re.compile(rb"%(high)b(?!%(low)b)|(?<!%(high)b)%(low)b" % {b"high": _HIGH, b"low": _LOW})
+"""Half a pair, where no backslash is escaped."""
+_REPLACEMENT = rb"\\ufffd"
+"""As a template: as long as what it replaces, so nothing moves."""
+MAX_TEXTS: Final = 2_000_000
+"""In which a word is looked for; a document of a million values has no more."""
+_NO_JSON = b"\0"
+"""Stands in no JSON as it is."""
 _WORDS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(-?(?:NaN|Infinity))', re.DOTALL)
 
 
@@ -51,15 +52,11 @@ def place_of(error: JSONDecodeError) -> str:
 
 
 def whole_escapes(text: bytes) -> bytes:
-    """Rule 1. What replaces a half is as long as that, so nothing moves."""
-    if not _HALF.search(text):
+    """Rule 1."""
+    if not _HALF.search(text) or _NO_JSON in text:
         return text
-    mended = bytearray(text)
-    for match in _ESCAPES.finditer(text):
-        if match[1] is None:
-            start, end = match.span()
-            mended[start:end] = _REPLACEMENT * ((end - start) // len(_REPLACEMENT))
-    return bytes(mended)
+    pairs = text.replace(rb"\\", _NO_JSON * 2)
+    return _ALONE.sub(_REPLACEMENT, pairs).replace(_NO_JSON * 2, rb"\\")
 
 
 def _mended(text: bytes) -> bytes:
@@ -77,7 +74,9 @@ def _without_words(text: bytes) -> bytes:
     """Rule 2."""
     parts: list[bytes] = []
     begun = 0
-    for match in _WORDS.finditer(text):
+    for number, match in enumerate(_WORDS.finditer(text)):
+        if number > MAX_TEXTS:
+            return text
         if match[1]:
             parts += (text[begun : match.start()], b"null")
             begun = match.end()

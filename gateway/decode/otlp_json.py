@@ -75,7 +75,7 @@ class Faults(dict[str, str]):
 
     def __init__(self, limits: ParseLimits) -> None:
         super().__init__()
-        self.meter = Meter(limits)
+        self.meter = Meter(limits.max_items)
         self.max_attributes = limits.max_attributes
 
 

@@ -7,27 +7,31 @@ and end (0.2 µs a child), and an iteration over them parses so many at a time a
 child that is larger than a slice is walked itself; an item that is larger is parsed whole where
 it has no more attributes than `max_attributes`, else it becomes an empty one with a fault.
 
-What the walk does not know (unknown fields, groups) it skips, as protobuf does.
+What the walk does not know (unknown fields, groups) it skips, as protobuf does, and counts.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from gateway.contract.errors import BadPayload
 from gateway.decode import wire
-from gateway.decode.limits import TOO_MANY, ParseLimits, too_many_attributes, too_many_items
+from gateway.decode.fields import BYTES, MORE, field_at, has_more_messages, not_valid
+from gateway.decode.limits import (
+    FIELDS_EACH,
+    OTHERS_EACH,
+    TOO_MANY,
+    Meter,
+    ParseLimits,
+    too_many_attributes,
+    too_many_fields,
+    too_many_items,
+    too_many_other_fields,
+)
 
 SLICE_BYTES: Final = 64 * 1024
 """As objects: up to 4 MiB, a millisecond to make."""
-
-_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
-_MAX_VARINT_BYTES: Final = 10
-_MORE: Final = 0x80
-"""A byte of a number that is no smaller is not its last."""
 
 
 class Level(NamedTuple):
@@ -43,7 +47,7 @@ class Level(NamedTuple):
     @property
     def tag(self) -> int:
         """The one byte before each child: no field here has a number above 15."""
-        return self.kind.DESCRIPTOR.fields_by_name[self.field].number << 3 | _BYTES
+        return self.kind.DESCRIPTOR.fields_by_name[self.field].number << 3 | BYTES
 
 
 class _Piece(NamedTuple):
@@ -61,6 +65,10 @@ class _Run(NamedTuple):
     body: bytes
     limits: ParseLimits
     faults: dict[str, str]
+    others: Meter
+    """Fields of containers that are not simply one of their children."""
+    fields: Meter
+    """Fields of what is larger than a slice and holds no children."""
 
 
 def parse(kind: type[Message], body: bytes) -> Message:
@@ -69,7 +77,7 @@ def parse(kind: type[Message], body: bytes) -> Message:
         return kind.FromString(body)
     except DecodeError:
         # Its text may quote a field's value, so it is not passed on.
-        raise _not_valid() from None
+        raise not_valid() from None
 
 
 def sliced(level: Level, body: bytes, limits: ParseLimits, faults: dict[str, str]) -> Any:
@@ -77,7 +85,9 @@ def sliced(level: Level, body: bytes, limits: ParseLimits, faults: dict[str, str
 
     Its lists raise BadPayload and TooLarge while they are read, and then add to *faults*.
     """
-    return _Sliced(_Run(body, limits, faults), level, 0, len(body), "")
+    others = Meter(OTHERS_EACH * limits.max_items, too_many_other_fields)
+    fields = Meter(FIELDS_EACH * limits.max_items, too_many_fields)
+    return _Sliced(_Run(body, limits, faults, others, fields), level, 0, len(body), "")
 
 
 class _Children(Sequence[Any]):
@@ -109,7 +119,7 @@ class _Children(Sequence[Any]):
         if kind is wire.METRIC:
             return _SlicedMetric(run, start, end, at + ".")
         is_unread = kind is wire.RAW_SPAN  # its attributes are not counted: only the rules read one so large
-        if is_unread or has_more_messages(run.body, start, end, kind, run.limits.max_attributes):
+        if is_unread or has_more_messages(run.body, start, end, kind, run.limits.max_attributes, run.fields):
             run.faults[at] = TOO_MANY
             return kind()
         return parse(kind, run.body[start:end])
@@ -119,8 +129,8 @@ class _Sliced:
     """A container. What is no child of it (its resource, its scope) is parsed whole."""
 
     def __init__(self, run: _Run, level: Level, start: int, end: int, at: str) -> None:
-        pieces, rest = cut(run.body, start, end, level.tag, run.limits.max_items)
-        self._rest = parse_rest(level.kind, rest, run.limits)
+        pieces, rest = cut(run.body, start, end, level.tag, run.limits.max_items, run.others)
+        self._rest = parse_rest(level.kind, rest, run)
         setattr(self, level.field, _Children(run, level, pieces, at + level.json_name))
 
     def __getattr__(self, name: str) -> Any:
@@ -131,8 +141,8 @@ class _SlicedMetric:
     """A metric: it has its points one level further down, in a field a kind."""
 
     def __init__(self, run: _Run, start: int, end: int, at: str) -> None:
-        found, rest = _metric_parts(run.body, start, end)
-        self._rest = parse_rest(wire.METRIC, rest, run.limits)
+        found, rest = _metric_parts(run.body, start, end, run.others)
+        self._rest = parse_rest(wire.METRIC, rest, run)
         for (name, level), ranges in zip(METRIC_KINDS.values(), found, strict=True):
             if not ranges:
                 continue
@@ -147,13 +157,13 @@ class _SlicedMetric:
         return getattr(self._rest, name)
 
 
-def _metric_parts(body: bytes, start: int, end: int) -> tuple[list[list[tuple[int, int]]], bytes]:
+def _metric_parts(body: bytes, start: int, end: int, fields: Meter) -> tuple[list[list[tuple[int, int]]], bytes]:
     found: dict[int, list[tuple[int, int]]] = {number: [] for number in METRIC_KINDS}
     rest = bytearray()
     at = start
     while at < end:
-        number, kind, value, after = field_at(body, at, end)
-        if kind == _BYTES and number in found:
+        number, kind, value, after = field_at(body, at, end, fields)
+        if kind == BYTES and number in found:
             found[number].append((value, after))
         else:
             rest += body[at:after]
@@ -170,18 +180,19 @@ def _child_kind(level: Level) -> type[Message]:
     return wire.class_of(child.name)
 
 
-def parse_rest(kind: type[Message], rest: bytes, limits: ParseLimits) -> Message:
-    """What a container holds beside its children. Raises BadPayload, TooLarge."""
-    if len(rest) > SLICE_BYTES and has_more_messages(rest, 0, len(rest), kind, limits.max_attributes):
-        raise too_many_attributes("a resource, scope or metric", limits.max_attributes)
+def parse_rest(kind: type[Message], rest: bytes, run: _Run) -> Message:
+    """What a container holds besides its children. Raises BadPayload, TooLarge."""
+    most = run.limits.max_attributes
+    if len(rest) > SLICE_BYTES and has_more_messages(rest, 0, len(rest), kind, most, run.fields):
+        raise too_many_attributes("a resource, scope or metric", most)
     return parse(kind, rest)
 
 
 def cut(  # noqa: C901, PLR0912 - the hot loop
-    body: bytes, start: int, end: int, tag: int, most: int
+    body: bytes, start: int, end: int, tag: int, most: int, others: Meter
 ) -> tuple[list[_Piece], bytes]:
     """The children in *body* from *start* to *end*, which begin with the byte *tag*, in pieces of
-    at most `SLICE_BYTES`; and the bytes of all other fields.
+    at most `SLICE_BYTES`; and the bytes of all other fields, which *others* counts.
 
     Raises BadPayload; TooLarge for more than *most* children.
     """
@@ -192,19 +203,19 @@ def cut(  # noqa: C901, PLR0912 - the hot loop
     try:
         while at < end:
             first = at
-            if body[at] == tag and (size := body[at + 1]) < _MORE:
+            if body[at] == tag and (size := body[at + 1]) < MORE:
                 value = at + 2
                 at = value + size
-            elif body[at] == tag and (high := body[at + 2]) < _MORE:
+            elif body[at] == tag and (high := body[at + 2]) < MORE:
                 value = at + 3
                 at = value + (size & 0x7F | high << 7)
             else:
-                number, kind, value, at = field_at(body, at, end)
+                number, kind, value, at = field_at(body, at, end, others)
                 if number << 3 | kind != tag:
                     if n:
                         pieces.append(_Piece(begun, first, n))
                     rest += body[first:at]
-                    begun, n = at, 0
+                    begun, total, n = at, total + n, 0
                     continue
             n += 1
             if at - begun > SLICE_BYTES:
@@ -217,89 +228,14 @@ def cut(  # noqa: C901, PLR0912 - the hot loop
                 if total > most:
                     raise too_many_items(most)
     except IndexError:
-        raise _not_valid() from None
+        raise not_valid() from None
     if at != end:
-        raise _not_valid()
+        raise not_valid()
+    if total + n > most:
+        raise too_many_items(most)
     if n:
         pieces.append(_Piece(begun, end, n))
     return pieces, bytes(rest)
-
-
-def has_more_messages(body: bytes, start: int, end: int, kind: type[Message], most: int) -> bool:
-    """Whether the message of *kind* in *body* from *start* to *end* has more than *most* messages
-    in it, at any depth. Raises BadPayload.
-    """
-    ahead = [(start, end, cast("Descriptor", kind.DESCRIPTOR))]
-    n = 0
-    while ahead:
-        at, stop, message = ahead.pop()
-        nested, is_entry = _nested(message), message.GetOptions().map_entry
-        while at < stop:
-            number, wire_kind, value, after = field_at(body, at, stop)
-            below = nested.get(number) if wire_kind == _BYTES else None
-            if below is not None:
-                ahead.append((value, after, below))
-                n += not is_entry  # an attribute is one, not its entry and its value
-                if n > most:
-                    return True
-            at = after
-    return False
-
-
-@cache
-def _nested(descriptor: Descriptor) -> dict[int, Descriptor]:
-    """Field number -> the message in it."""
-    return {field.number: field.message_type for field in descriptor.fields if field.message_type is not None}
-
-
-def field_at(body: bytes, at: int, end: int) -> tuple[int, int, int, int]:
-    """The field at *at*: its number and wire type, where its value begins and where it ends.
-
-    Raises BadPayload where it does not end before *end*.
-    """
-    tag, value = _varint(body, at, end)
-    kind = tag & 7
-    if kind == _BYTES:
-        size, value = _varint(body, value, end)
-        after = value + size
-    elif kind == _VARINT:
-        after = _varint(body, value, end)[1]
-    elif kind in {_FIXED32, _FIXED64}:
-        after = value + (4 if kind == _FIXED32 else 8)
-    elif kind == _GROUP:
-        after = _group_end(body, value, end)
-    else:
-        raise _not_valid()
-    if after > end:
-        raise _not_valid()
-    return tag >> 3, kind, value, after
-
-
-def _group_end(body: bytes, at: int, end: int) -> int:
-    """Behind a group whose first field is at *at*; groups in it are counted, not entered."""
-    depth = 1
-    while depth:
-        tag, after = _varint(body, at, end)
-        if tag & 7 in {_GROUP, _GROUP_END}:
-            depth += 1 if tag & 7 == _GROUP else -1
-            at = after
-        else:
-            at = field_at(body, at, end)[3]
-    return at
-
-
-def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at *at*, and where it ends."""
-    value = 0
-    for n, byte in enumerate(body[at : min(at + _MAX_VARINT_BYTES, end)]):
-        value |= (byte & 0x7F) << 7 * n
-        if byte < _MORE:
-            return value, at + n + 1
-    raise _not_valid()
-
-
-def _not_valid() -> BadPayload:
-    return BadPayload("the body is not a valid OTLP protobuf message")
 
 
 def _levels(*path: tuple[str, str, str]) -> Level:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.contract.errors import BadPayload, TooLarge
+from gateway.decode.json_size import has_more_values
 from gateway.decode.loose_json import place_of
 from gateway.usage_events.events import parsed_time
 from spool.clock import rfc3339_ms
@@ -16,6 +17,8 @@ from spool.clock import rfc3339_ms
 MAX_NAME = 128
 MAX_BYTES = 256 * 1024
 """Far more than all texts that a body may state."""
+MAX_VALUES = 4096
+"""Objects, arrays and commas: it is read on the event loop."""
 MAX_TEXTS = 64
 """Entries of `host`, `client`, `labels` and `counters` each."""
 MAX_COUNT = 2**63 - 1
@@ -90,6 +93,8 @@ def decode_enrolment(body: bytes) -> Enrolment:
 def _object(body: bytes) -> dict[str, Any]:
     if len(body) > MAX_BYTES:
         raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send what describes the device alone")
+    if has_more_values(body, MAX_VALUES):
+        raise TooLarge(f"the body holds more than {MAX_VALUES} values: send what describes the device alone")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

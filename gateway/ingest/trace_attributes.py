@@ -1,4 +1,4 @@
-"""Attribution that is stated for a whole trace (Langfuse), joined to the calls of that trace. Pure.
+"""Attribution that is stated for a whole trace (Langfuse), joined to the calls of that trace.
 
 1. Stated before a call or with it: it fills what the call lacks of user, session, team, project,
    environment and labels.
@@ -9,6 +9,7 @@
 It is in memory only, within bounds: a restart forgets attribution, never a call.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from gateway.sources.reporting import source_of
 from spool.record import SCHEMA, Record
 
 MAX_TRACES = 10_000
+AT_ONCE = 200
+"""Calls or traces in one turn of the event loop: a few milliseconds."""
 MAX_CALLS = 64
 """Of one trace, the latest: about 200 bytes each, for as long as they settle."""
 
@@ -48,6 +51,8 @@ class _Trace:
     said: dict[str, Any] = field(default_factory=dict)
     """An attribution; what is stated later replaces it."""
     calls: deque[_Call] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
+    lacks: frozenset[str] = frozenset()
+    """What any of these calls lacks."""
 
 
 _FIELDS = frozenset({"user", "session", "team", "project", "environment"})
@@ -60,26 +65,28 @@ class TraceAttributes:
         self._settle_ms = settle_ms
         self._traces: dict[tuple[str, str, str], _Trace] = {}
 
-    def complete(self, name: str, parsed: Parsed, context: Context) -> Parsed:
+    async def complete(self, name: str, parsed: Parsed, context: Context) -> Parsed:
         """*parsed*, from the source *name*, with what is known of its calls' traces,
-        and rule 2's observations.
+        and rule 2's observations. Others have their turn in between.
         """
-        calls, updates, traces_of_calls = parsed.calls, parsed.trace_updates, parsed.traces_of_calls
+        calls, traces_of_calls = parsed.calls, parsed.traces_of_calls
         if calls is None:
             return parsed
         sender = context.counted_key or context.peer
         observations: list[tuple[bytes, bytes]] = []
-        for trace_id, said, at_ms in updates:
+        for n, (trace_id, said, at_ms) in enumerate(parsed.trace_updates, start=1):
             trace = self._trace(name, sender, trace_id)
             trace.said = _over(trace.said, said)
             observations += self._observations(name, trace, at_ms or context.received_at_ms, context)
+            await _turn_behind(n)
         records = list(calls.records)
-        for i, record in enumerate(calls.records):
+        for n, record in enumerate(calls.records):
             call = cast("Record", orjson.loads(record))
             trace_id = traces_of_calls.get(call["record_id"], "")
             if trace_id:
-                row = calls.rows[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES]
-                records[i] = self._completed(call, self._trace(name, sender, trace_id), row, context) or record
+                row = calls.rows[n * DIGEST_BYTES : (n + 1) * DIGEST_BYTES]
+                records[n] = self._completed(call, self._trace(name, sender, trace_id), row, context) or record
+            await _turn_behind(n + 1)
         return parsed._replace(
             calls=calls._replace(
                 items=calls.items + len(observations),
@@ -106,12 +113,16 @@ class TraceAttributes:
         lacks = frozenset(name for name in _FIELDS if attribution.get(name) is None)
         if lacks and UNFINISHED not in call["flags"]:
             trace.calls.append(_Call(call["record_id"], row, context.received_at_ms, lacks))
+            trace.lacks |= lacks
         return json_bytes(call) if orjson.dumps(attribution) != before else None
 
     def _observations(self, name: str, trace: _Trace, at_ms: int, context: Context) -> list[tuple[bytes, bytes]]:
         """Rule 2: record and row of each further observation."""
         found: list[tuple[bytes, bytes]] = []
         known = {field_name for field_name, value in trace.said.items() if value is not None}
+        if trace.lacks.isdisjoint(known):  # the same is often stated over and over
+            return found
+        trace.lacks -= known
         for _ in range(len(trace.calls)):
             call = trace.calls.popleft()
             if context.received_at_ms - call.received_ms > self._settle_ms:
@@ -122,6 +133,12 @@ class TraceAttributes:
                 said = {field_name: trace.said[field_name] for field_name in news}
                 found.append((orjson.dumps(_observation(name, call, said, at_ms, context)), bare_row(call.row, at_ms)))
         return found
+
+
+async def _turn_behind(n: int) -> None:
+    """Give others their turn behind every so many."""
+    if n % AT_ONCE == 0:
+        await asyncio.sleep(0)
 
 
 def _over(before: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:

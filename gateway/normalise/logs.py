@@ -68,7 +68,7 @@ def normalise_logs(logs: Logs, context: Context) -> Normalised:
 
     Raises TooLarge; BadPayload where the view is parsed while it is read.
     """
-    run = _Run(Normalised(), logs.faults, context, {}, Meter(context.limits))
+    run = _Run(Normalised(), logs.faults, context, {}, Meter(context.limits.max_items))
     for number, resource_logs in enumerate(logs.request.resource_logs):
         run.meter.take(1 + len(resource_logs.scope_logs))
         made, before = resource_origin(resource_logs.resource, context), run.out.items

@@ -84,7 +84,7 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
 
     Raises TooLarge; BadPayload where the view is parsed while it is read.
     """
-    out, meter, most_series = UsagePoints(), Meter(context.limits), context.limits.max_series
+    out, meter, most_series = UsagePoints(), Meter(context.limits.max_items), context.limits.max_series
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         meter.take(1 + len(resource_metrics.scope_metrics))
         made, before = resource_origin(resource_metrics.resource, context), out.items

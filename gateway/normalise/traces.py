@@ -126,7 +126,7 @@ def normalise_traces(traces: Traces, context: Context) -> Normalised:
 
 def read_spans(traces: Traces, context: Context) -> SpansRead:
     """What each span is by itself, and what spans state about others. Raises as above."""
-    run = SpansRead(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits))
+    run = SpansRead(Normalised(), Companions(), traces.faults, context, [], Meter(context.limits.max_items))
     for number, resource_spans in enumerate(traces.request.resource_spans):
         run.meter.take(1 + len(resource_spans.scope_spans))
         made, before = resource_origin(resource_spans.resource, context), run.out.items
@@ -148,11 +148,12 @@ def _drop_repeats(out: Normalised) -> None:
     for call in out.calls:
         if call.marks & REPEAT:
             below.setdefault(call.trace_id + call.parent_span_id, []).append(call.record)
+    best = {above: _best_of(below[above], own[above]) for above in below if above in own}
     kept: list[Call] = []
     for call in out.calls:
         above = call.trace_id + call.parent_span_id
         repeated = own.get(above) if call.marks & REPEAT else None
-        if repeated is None or not _repeats(call.record, repeated, below[above]):
+        if repeated is None or not _repeats(call.record, repeated, best[above]):
             kept.append(call)
             continue
         complete_parts(repeated["usage"], call.record["usage"])
@@ -166,17 +167,17 @@ def _drop_repeats(out: Normalised) -> None:
     out.calls = kept
 
 
-def _repeats(record: Record, repeated: Record, beside: Sequence[Record]) -> bool:
-    """Whether a span reports the call above it: of several *beside* each other that may, only
-    of the one that fits best.
-    """
-    if _is_another(record, repeated):
-        return False
-    if len(beside) == 1:
-        return True
-    may = [x for x in beside if not _is_another(x, repeated)]
-    best = min(may, key=lambda x: (x["response_id"] != repeated["response_id"], not _same_counts(x, repeated)))
-    return not _is_another(record, best)
+def _best_of(below: Sequence[Record], repeated: Record) -> Record | None:
+    """Of several spans *below* a call, that which most likely reports it; None where none does."""
+    may = [record for record in below if not _is_another(record, repeated)]
+    return min(
+        may, key=lambda x: (x["response_id"] != repeated["response_id"], not _same_counts(x, repeated)), default=None
+    )
+
+
+def _repeats(record: Record, repeated: Record, best: Record | None) -> bool:
+    """Whether a span reports the call above it, as the *best* of those that may does."""
+    return best is not None and not _is_another(record, repeated) and not _is_another(record, best)
 
 
 def _same_counts(record: Record, other: Record) -> bool:

@@ -8,7 +8,7 @@ value wins, and a count of 0 gives way to a later path that states more.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -52,6 +52,26 @@ def fields_of(convention: Convention) -> tuple[Field, ...]:
     )
 
 
+def _fields_in(document: Mapping[str, Json], convention: Convention) -> Iterable[Field]:
+    """The fields that *document* may hold, by its names: a product has hundreds of paths."""
+    fields = fields_of(convention)
+    if type(document) is not dict or len(document) >= len(fields):  # of others only what is read is known
+        return fields
+    places = _places(convention)
+    return [fields[place] for place in sorted({place for name in document for place in places.get(name, ())})]
+
+
+@lru_cache(maxsize=256)
+def _places(convention: Convention) -> Mapping[str, Sequence[int]]:
+    """Name of a member -> the places of the fields that may be found there."""
+    found: dict[str, set[int]] = {}
+    for place, (_, _, paths) in enumerate(fields_of(convention)):
+        for name, first, _ in paths:
+            found.setdefault(name, set()).add(place)
+            found.setdefault(first, set()).add(place)
+    return {name: sorted(places) for name, places in found.items()}
+
+
 def _parted(name: str) -> tuple[str, tuple[str, ...]]:
     first, *rest = name.split(".")
     return first, tuple(rest)
@@ -62,7 +82,7 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extract
     recording = active_recording()
     picked = Extracted() if recording is None else RecordedExtracted(recording)
     texts, who = picked.texts, picked.who
-    for field, kind, paths in fields_of(convention):
+    for field, kind, paths in _fields_in(document, convention):
         for name, first, rest in paths:
             value = document.get(name)
             if value is None and rest:

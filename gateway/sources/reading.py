@@ -28,14 +28,14 @@ def read_documents(source: Source, body: bytes, context: Context, *, first_line:
 
 def read_found(source: Source, documents: Documents, context: Context) -> SourceRead:
     """What *documents*, sent to *source*, hold. Raises as `read_source`."""
-    Meter(context.limits).take(len(documents.found) + len(documents.rejected))
+    Meter(context.limits.max_items).take(len(documents.found) + len(documents.rejected))
     out = SourceRead()
     out.calls.items = len(documents.rejected)
     out.calls.rejected += documents.rejected
     others = take_otlp(documents.found, out.calls, context)
     if others or not documents.found:
         source.read(others, out, context)
-    Meter(context.limits).take(out.calls.items + out.measured.items)
+    Meter(context.limits.max_items).take(out.calls.items + out.measured.items)
     return out
 
 

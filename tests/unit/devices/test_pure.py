@@ -1,6 +1,7 @@
 """Names, slots and the herd's limits."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from exporters.backoff import full_jitter_s
 from exporters.base import Hold, Retry
 from exporters.pacing import Pacing
 from gateway.contract.device_identity import enrollment_id, fraction, is_device_id, kind_of_service, machine_id
+from gateway.contract.errors import TooLarge
 from gateway.devices.clocks import now_by
+from gateway.devices.heartbeat_body import MAX_VALUES, decode_enrolment, decode_heartbeat
 from gateway.devices.heartbeats import due_ms, is_stale, next_slot_ms, offline_after_ms
 from gateway.devices.lane import LIMITS
 from gateway.devices.lane_store import LONGEST_S
@@ -180,3 +183,11 @@ def test_more_than_a_fifth_within_a_minute_is_an_outage_and_what_is_older_does_n
 @given(st.text(), st.text())
 def test_a_fraction_lies_below_one(one: str, other: str) -> None:
     assert 0 <= fraction(one, other) < 1
+
+
+@pytest.mark.parametrize("decode", [decode_heartbeat, decode_enrolment])
+def test_a_body_of_a_device_holds_few_values(decode: Callable[[bytes], object]) -> None:
+    known = b'{"device_id":"d","instance_id":"i","sequence":1,"more":['
+    decode(known + b"[]," * (MAX_VALUES // 2 - 10) + b"1]}")
+    with pytest.raises(TooLarge, match="more than 4096 values: send what describes the device alone"):
+        decode(known + b"[]," * MAX_VALUES + b"1]}")
