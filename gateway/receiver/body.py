@@ -8,7 +8,7 @@ releases it when the answer is ready.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
@@ -18,6 +18,7 @@ from aiohttp import web
 from gateway.common.arriving_body import invite, next_bytes
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.receiver.content_encoding import Decode
+from gateway.receiver.decompression import Decompression
 from gateway.receiver.quotas import Charge
 from spool.drain import Drain
 
@@ -26,6 +27,8 @@ MIB: Final = 1024 * 1024
 INLINE_BYTES = MIB
 """Output decompressed on the event loop's thread (1 to 3 ms); what follows goes to a
 thread, a round at a time."""
+INLINE_S: Final = 0.01
+"""CPU of the same: some bytes take longer."""
 
 ROUND_BYTES = 4 * MIB
 ROUNDS_AT_ONCE: Final = 2
@@ -266,7 +269,7 @@ async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -
     """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a
     large body blocks no one.
     """
-    blocks = decode(raw)
+    undone = Decompression(raw, decode)
     limit = limits.max_decompressed_bytes
     plain = BytesIO()
 
@@ -275,22 +278,9 @@ async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -
             raise too_large("the decompressed body", limit, "max_decompressed_bytes")
         hold.take(n_bytes)
 
-    wanted = min(INLINE_BYTES, limit + 1)
-    n_bytes = write_blocks(blocks, wanted, plain)
-    take(n_bytes)
-    while n_bytes >= wanted:
+    take(undone.write(plain, min(INLINE_BYTES, limit + 1), INLINE_S))
+    while not undone.is_done:
         wanted = min(ROUND_BYTES, limit - plain.tell() + 1)
         async with hold.rounds:
-            n_bytes = await asyncio.to_thread(write_blocks, blocks, wanted, plain)
-            take(n_bytes)
+            take(await asyncio.to_thread(undone.write, plain, wanted))
     return plain.getvalue()
-
-
-def write_blocks(blocks: Iterator[bytes], at_least_bytes: int, into: BytesIO) -> int:
-    """Write blocks until they hold *at_least_bytes*; how many they hold: fewer means that the
-    decoder came to the end and found it sound.
-    """
-    size = 0
-    while size < at_least_bytes and (block := next(blocks, None)):
-        size += into.write(block)
-    return size

@@ -2,7 +2,8 @@
 
 A decoder gives blocks of at most `BLOCK_BYTES`, so that the caller who sums them stops a bomb one
 block after the limit. Input is fed in slices of `SLICE_BYTES`: the libraries copy what they have
-not consumed yet, which over a whole body is quadratic.
+not consumed yet, which over a whole body is quadratic. A slice that gives nothing is an empty
+block, so that the caller can stop there, too.
 """
 
 import sys
@@ -18,7 +19,7 @@ else:
     from backports import zstd
 
 BLOCK_BYTES = 256 * 1024
-SLICE_BYTES = 64 * 1024
+SLICE_BYTES = 8 * 1024
 
 MAX_MEMBERS = 1024
 """Members of one gzip body (frames of one zstd body). Each costs a fresh decoder, so
@@ -32,7 +33,7 @@ RAW_DEFLATE_WBITS = -zlib.MAX_WBITS
 
 
 Decode = Callable[[bytes], Iterator[bytes]]
-"""A body -> its plain bytes, in blocks of 1 to BLOCK_BYTES. The iterator raises BadPayload."""
+"""A body -> its plain bytes, in blocks of up to BLOCK_BYTES. The iterator raises BadPayload."""
 
 
 class Inflater(Protocol):
@@ -148,9 +149,10 @@ def member_blocks(body: bytes, fresh: Callable[[], Inflater], *, max_members: in
         inflater = fresh()
         while True:
             block = inflater.feed(rest)
+            yield block
             while block:
-                yield block
                 block = inflater.feed(b"")
+                yield block
             if inflater.eof:
                 break
             rest = next(slices, b"")

@@ -8,18 +8,19 @@ came, and undone piece by piece.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from io import BytesIO
 from typing import NamedTuple
 
 import orjson
 from aiohttp import web
 
 from gateway.common.arriving_body import invite, next_bytes
-from gateway.contract.errors import BadPayload, Overloaded, TooLarge
+from gateway.contract.errors import BadPayload, GatewayError, Overloaded, TooLarge
 from gateway.decode.json_size import has_more_values
-from gateway.decode.loose_json import loads
 from gateway.receiver.body import MIB, Hold, Limits, arriving_body, too_large
 from gateway.receiver.content_encoding import Decode, gzip_blocks
+from gateway.receiver.decompression import Decompression
 from gateway.sources.documents import BOM
 
 PIECE_BYTES = MIB
@@ -30,6 +31,9 @@ MANY_SMALL_BYTES = 64 * 1024
 MAX_LINE_BYTES = 4 * MIB
 MAX_LINE_VALUES = 100_000
 """Of the first line of a body that is taken in pieces."""
+BRACKETS = frozenset({b"{}", b"[]"})
+NOT_MENDED = ("unexpected end", "after document")
+"""In what orjson states of a text that is cut, or of several documents."""
 NOT_BLANK = re.compile(rb"\S")
 GZIP_BEGINS = b"\x1f"
 """No text begins with it. The first block may be this one byte."""
@@ -191,13 +195,15 @@ class FirstLine:
 def is_json(text: bytes) -> bool:
     """Whether *text* is a document; never one that takes longer than some ten milliseconds to read,
     for this is done on the loop.
+
+    What only a mended text would be (`gateway.decode.loose_json`) is taken for one by its brackets.
     """
     if len(text) > MAX_LINE_BYTES or has_more_values(text, MAX_LINE_VALUES):
         return False
     try:
-        loads(text)
-    except orjson.JSONDecodeError:
-        return False
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return text[:1] + text[-1:] in BRACKETS and not any(words in error.msg for words in NOT_MENDED)
     return True
 
 
@@ -219,8 +225,8 @@ async def plain_blocks(
                 yield block
             return
         raw, decode = await whole(first, blocks, limits), gzip_blocks
-    undone = decode(raw)
-    while True:
+    undone = Decompression(raw, decode)
+    while not undone.is_done:
         async with hold.rounds:
             block, damage = await asyncio.to_thread(undone_block, undone)
             hold.take(len(block))
@@ -228,19 +234,16 @@ async def plain_blocks(
             yield block
         if damage is not None:
             raise damage
-        if not block:
-            return
 
 
-def undone_block(blocks: Iterator[bytes]) -> tuple[bytes, BadPayload | None]:
-    """About a piece of *blocks*, and what was found damaged behind it; empty at the end."""
-    taken = bytearray()
+def undone_block(undone: Decompression) -> tuple[bytes, GatewayError | None]:
+    """About a piece, and what was found wrong behind it; empty at the end."""
+    taken = BytesIO()
     try:
-        while len(taken) < PIECE_BYTES and (block := next(blocks, None)):
-            taken += block
-    except BadPayload as error:
-        return bytes(taken), error
-    return bytes(taken), None
+        undone.write(taken, PIECE_BYTES)
+    except (BadPayload, TooLarge) as error:
+        return taken.getvalue(), error
+    return taken.getvalue(), None
 
 
 async def whole(first: bytes, blocks: AsyncIterator[bytes], limits: Limits) -> bytes:

@@ -7,6 +7,7 @@ budget or spool have no room for the whole, so that each gets the answer that it
 and each is refused as it would be alone where their commit fails.
 """
 
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from io import BytesIO
@@ -18,14 +19,15 @@ from aiohttp.http_parser import RawRequestMessage
 
 from gateway.common.futures import failure_of
 from gateway.common.repeated_requests import MAX_BYTES, RepeatedRequest
-from gateway.contract.errors import BadPayload, NotFound, UnsupportedMedia
+from gateway.contract.errors import BadPayload, NotFound, TooLarge, UnsupportedMedia
 from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.intake import TakenTogether
 from gateway.contract.otlp import media_of
 from gateway.receiver.answers import TO_COME_AGAIN, answer_for
 from gateway.receiver.authenticator import sender_of
-from gateway.receiver.body import Hold, write_blocks
+from gateway.receiver.body import INLINE_S, Hold
 from gateway.receiver.content_encoding import Decode, decoder_for
+from gateway.receiver.decompression import Decompression
 from gateway.receiver.otlp import SUCCESS
 from gateway.receiver.routes import BodyRoute
 
@@ -143,10 +145,11 @@ class TogetherReceiver:
         raw = [request.body if len(request.body) <= limits.max_body_bytes else UNREAD for request in requests]
         if decode is None:
             return raw
-        bodies, left_bytes = [], MAX_BYTES
+        bodies, left_bytes, began_s = [], MAX_BYTES, time.thread_time()
         for body in raw:
             most_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
-            bodies.append(decompressed_at_once(body, decode, most_bytes))
+            left_s = began_s + INLINE_S - time.thread_time()
+            bodies.append(decompressed_at_once(body, decode, most_bytes, left_s))
             left_bytes -= len(bodies[-1])
         return bodies
 
@@ -168,14 +171,14 @@ class TogetherReceiver:
                 request.handle(_ordinary)
 
 
-def decompressed_at_once(raw: bytes, decode: Decode, most_bytes: int) -> bytes:
-    """The plain body; `UNREAD` where it is damaged or has more than *most_bytes*."""
-    plain = BytesIO()
+def decompressed_at_once(raw: bytes, decode: Decode, most_bytes: int, most_s: float) -> bytes:
+    """The plain body; `UNREAD` where it is damaged, or has or takes more than it may."""
+    undone, plain = Decompression(raw, decode), BytesIO()
     try:
-        n_bytes = write_blocks(decode(raw), most_bytes + 1, plain)
-    except BadPayload:
+        n_bytes = undone.write(plain, most_bytes + 1, most_s)
+    except (BadPayload, TooLarge):
         return UNREAD
-    return plain.getvalue() if n_bytes <= most_bytes else UNREAD
+    return plain.getvalue() if undone.is_done and n_bytes <= most_bytes else UNREAD
 
 
 async def _ordinary(_: web.BaseRequest) -> web.StreamResponse:

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.contract.errors import TooLarge
 from gateway.receiver.body import Limits
-from gateway.receiver.streaming import MANY_SMALL_BYTES, PIECE_BYTES, SMALL_BLOCK_BYTES, Cutter, Piece
+from gateway.receiver.streaming import MANY_SMALL_BYTES, PIECE_BYTES, SMALL_BLOCK_BYTES, Cutter, Piece, is_json
+from tests.support.growth import LEAST_S, cpu_s
 
 LINE = b'{"a":"' + b"x" * 900 + b'"}\n'
 
@@ -56,3 +57,33 @@ def test_one_line_over_the_limit_is_refused(block: bytes) -> None:
         cutter.take(block)
     with pytest.raises(TooLarge):
         cutter.take(b"1" * len(block))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_whole"),
+    [
+        (b'{"a":1}', True),
+        (b"[1]", True),
+        (b'{"a":"\\ud83d"}', True),
+        (b'{"a":"\xff"}', True),
+        (b'{"a":NaN}', True),
+        (b"{", False),
+        (b'{"a":{"b":1}', False),
+        (b'{"a":1},', False),
+        (b"[1", False),
+        (b'{"a":1}{"b":2}', False),
+        (b'[{"a":NaN}', False),
+        (b"a line of a log", False),
+    ],
+)
+def test_a_body_is_cut_where_its_first_line_is_a_document_or_is_one_when_mended(line: bytes, *, is_whole: bool) -> None:
+    body = line + b"\n" + LINE * (3 * PIECE_BYTES // len(LINE))
+    assert (len(pieces_of(body, (PIECE_BYTES,), 1)) > 1) == is_whole
+
+
+def test_a_first_line_of_what_must_be_mended_takes_no_longer_than_any_other() -> None:
+    """On the event loop: mending takes ten times as long as reading."""
+    sound, odd = (b'{"a":"' + text * 100_000 + b'"}' for text in (b"\\u0041x", b"\\ud83dx"))
+    assert is_json(sound)
+    assert is_json(odd)
+    assert cpu_s(lambda _: is_json(odd), 0) < 3 * max(cpu_s(lambda _: is_json(sound), 0), LEAST_S)
