@@ -291,7 +291,7 @@ class Gateway:
             lag.seconds,
             self._pushes,
             self._tracer,
-            lambda: pipeline.parser.worker_pid,
+            pipeline.parser.pids,
         )
 
     def _start_push(self) -> None:

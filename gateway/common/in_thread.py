@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+HERE_BYTES: Final = 8 * 1024
+"""A body up to this size is read at once, on the event loop; the worst bytes take 20 ms."""
 LET_GO_AT_ONCE: Final = 1_000
 
 

@@ -18,6 +18,7 @@ from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
 from gateway.ingest.intake import GatewayIntake
 from gateway.ingest.metrics import Settings as MetricsSettings
+from gateway.ingest.parsing.event_reader import ReadApart
 from gateway.ingest.parsing.frames import Setup
 from gateway.ingest.parsing.parse import ParseRules
 from gateway.ingest.parsing.parser import Parser
@@ -112,7 +113,8 @@ async def open_ingest(
         worker.start() if NATIVE is None else worker.start_later()
         stack.push_async_callback(worker.stop)
     events = spool.events(Rules(config.unit_cost.operation, config.unit_cost.max_streams))
-    metering = Metering(events, event_rules(config), now_ms=now_ms)
+    reader = None if worker is None else ReadApart(worker)
+    metering = Metering(events, event_rules(config), now_ms=now_ms, reader=reader)
     intake = build_intake(
         config,
         spool,
@@ -192,11 +194,10 @@ def build_intake(
 
 
 def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:
-    """The second process for large payloads, not started yet;
-    None where there is no core for it.
-    """
+    """The processes that read bodies, not started yet; None where there is no core for them."""
     if config.workers == "off" or usable_processors() < CORES_FOR_WORKER:
         return None
+    events = event_rules(config)
     return WorkerClient(
         Setup(
             users=config.attributes.user,
@@ -208,6 +209,8 @@ def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> Wo
             price_list=config.pricing.price_list == "on",
             own_device=own_device,
             limits=list(config.limits.of_parsing),
+            events=(events.route, events.replace_brackets, sorted(events.more_dimensions)),
+            niceness=0,
         )
     )
 

@@ -99,7 +99,7 @@ class GatewayIntake:
     async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
         self._spool.admit(len(body))
         return self._noted(
-            "usage_events", len(body), await self._metering.events(body, are_metered=are_metered), sender
+            "usage_events", len(body), await self._metering.events(body, sender, are_metered=are_metered), sender
         )
 
     async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:

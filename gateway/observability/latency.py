@@ -8,6 +8,7 @@ processes are `prometheus_client.ProcessCollector`'s, which has them on Linux al
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -109,8 +110,9 @@ class Latencies:
     pushes: Mapping[tuple[str, str], int]
     """(signal, outcome) -> requests with the gateway's own telemetry."""
     tracer: Tracer | None
-    parser_pid: Callable[[], int | None] = field(default=lambda: None)
-    """Of the process that parses large payloads; None while there is none."""
+    parser_pids: Mapping[str, Callable[[], int | None]] = field(default_factory=dict)
+    """Namespace of its metrics -> the id of a process that reads bodies; None while it does not
+    run."""
 
 
 class LatencyCollector(Collector):
@@ -140,13 +142,16 @@ class LatencyCollector(Collector):
 
 
 def register(registry: CollectorRegistry, latencies: Latencies) -> None:
-    """Add the histograms, both processes and the garbage collector to *registry*."""
+    """Add the histograms, all processes and the garbage collector to *registry*."""
     registry.register(LatencyCollector(latencies))
     ProcessCollector(registry=registry)
-    ProcessCollector(
-        namespace="telemetry_gateway_parser", pid=lambda: latencies.parser_pid() or "none", registry=registry
-    )
+    for namespace, pid in latencies.parser_pids.items():
+        ProcessCollector(namespace=namespace, pid=partial(_pid_or_none, pid), registry=registry)
     registry.register(GC_COLLECTOR)
+
+
+def _pid_or_none(pid: Callable[[], int | None]) -> int | str:
+    return pid() or "none"
 
 
 def transport_of(route: str) -> str:

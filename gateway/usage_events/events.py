@@ -83,7 +83,7 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
     if body.count(b"\n") + body.count(b"\r") > rules.limits.max_json_values:
         raise too_many_values(rules.limits.max_json_values)
     items = json_items(body, "events")
-    Meter(rules.limits).take(len(items))
+    Meter(rules.limits.max_items).take(len(items))
     events = Events(items=len(items))
     for i, (item, line) in enumerate(items):
         position = f"events[{i}]"

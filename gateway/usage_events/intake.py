@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
@@ -14,29 +14,37 @@ from gateway.contract.errors import BadRecord, StreamInUse, StreamMismatch, Stre
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.unit_cost import MAX_BYTES, Target
-from gateway.usage_events.events import EventRules, at_line, decode_events
+from gateway.usage_events.events import EventRules, Events, at_line
 from gateway.usage_events.faults import REMEDIES, event_mismatch_text, mismatch_text, record_mismatch_text
-from gateway.usage_events.unit_cost import BadUnitCost, check_stream, read_posted, read_records, read_shape
+from gateway.usage_events.reading import BodyReader, ReadHere
+from gateway.usage_events.unit_cost import BadUnitCost, check_stream, read_shape
 from spool.events import FORGET_AT_ONCE, NewEvent, RepeatKey
 from spool.store import EventStore, StatusStore
 from spool.unit_cost import Metered, Mismatch, StreamState
 
 log = structlog.get_logger()
 
-LARGE_BYTES = 64 * 1024
-"""Reading such a body takes some ten milliseconds, too long for the loop."""
+MAX_SHAPE_BYTES = 16 * 1024
+"""Of the shape of a stream, which is read on the event loop."""
+ITEMS_HERE = 2_000
+"""What a body of more events came to takes milliseconds to go through."""
 MAX_EVENTS_BYTES = 16 * 1024 * 1024
 """Of a body of usage events: one call into C over 64 MiB would keep everyone waiting for 0.3 s."""
 
 
 class Metering:
-    def __init__(self, store: EventStore, rules: EventRules, *, now_ms: Callable[[], int]) -> None:
-        """*now_ms* is the wall clock: times of events and buckets are by it."""
+    def __init__(
+        self, store: EventStore, rules: EventRules, *, now_ms: Callable[[], int], reader: BodyReader | None = None
+    ) -> None:
+        """*now_ms* is the wall clock: times of events and buckets are by it. Without *reader*
+        bodies are read in this process.
+        """
         self._store = store
         self._rules = rules
+        self._reader = reader or ReadHere()
         self._now_ms = now_ms
 
-    async def events(self, body: bytes, *, are_metered: bool = True) -> Receipt:
+    async def events(self, body: bytes, sender: Sender, *, are_metered: bool = True) -> Receipt:
         """Keep what is sound and new of *body*; each event that is not is reported by its position.
         Raises TooLarge, BadPayload, SpoolError.
 
@@ -45,25 +53,11 @@ class Metering:
         if len(body) > MAX_EVENTS_BYTES:
             raise TooLarge(f"the body is larger than {MAX_EVENTS_BYTES} bytes: send the events in several requests")
         rules = self._rules if are_metered else self._rules._replace(route="event")
-        read = partial(decode_events, body, self._now_ms(), rules, nonce=os.urandom(8))
-        events = await in_thread(read, is_long=len(body) > LARGE_BYTES)
-        new = [NewEvent(event_key(x.event_id, x.content), x.record, x.metered) for x in events.events]
-        outcomes = await self._store.keep_events(new, Counter(rejection.reason for rejection in events.rejected))
-        rejected = [
-            *events.rejected,
-            *(
-                Rejection(outcome.code, event.position, at_line(event.line, event_mismatch_text(outcome)))
-                for event, outcome in zip(events.events, outcomes, strict=True)
-                if isinstance(outcome, Mismatch)
-            ),
-        ]
-        conflicts = outcomes.count("conflict")
-        return Receipt(
-            events.items,
-            tuple(sorted(rejected, key=number_of)),
-            warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
-            answer={"duplicate": outcomes.count("duplicate") + conflicts},
-        )
+        events = await self._reader.events(body, self._now_ms(), rules, os.urandom(8), sender.key or sender.peer)
+        is_long = events.items > ITEMS_HERE
+        new, reasons = await in_thread(partial(as_kept, events), is_long=is_long)
+        outcomes = await self._store.keep_events(new, reasons)
+        return await in_thread(partial(receipt_of, events, outcomes), is_long=is_long)
 
     async def unit_cost(self, target: Target | None, body: bytes, sender: Sender) -> Receipt:
         """Keep all records of *body* or none; without a *target* each names its stream.
@@ -72,7 +66,7 @@ class Metering:
         """
         if len(body) > MAX_BYTES:
             raise TooLarge(f"the body is larger than {MAX_BYTES} bytes: send the records in several requests")
-        records = await self._read(target, body)
+        records = await self._read(target, body, sender)
         outcome = await self._store.keep_records(records, request_key(target, body, sender))
         if isinstance(outcome, Mismatch):
             raise StreamMismatch(outcome.code, record_mismatch_text(outcome))
@@ -83,8 +77,10 @@ class Metering:
     async def create_stream(self, name: str, body: bytes) -> Receipt:
         """Make the stream with the shape in *body*, unless it is there with that shape.
 
-        Raises BadRecord, StreamInUse, StreamMismatch, SpoolError.
+        Raises TooLarge, BadRecord, StreamInUse, StreamMismatch, SpoolError.
         """
+        if len(body) > MAX_SHAPE_BYTES:
+            raise TooLarge(f"the body is larger than {MAX_SHAPE_BYTES} bytes: send the shape of the stream alone")
         try:
             check_stream(name)
             shape = read_shape(body, self._rules.more_dimensions)
@@ -115,15 +111,9 @@ class Metering:
         """The streams in use, by name. Raises SpoolError."""
         return await self._store.streams()
 
-    async def _read(self, target: Target | None, body: bytes) -> list[Metered]:
-        now_ms, more = self._now_ms(), self._rules.more_dimensions
-        read = (
-            partial(read_posted, body, now_ms, more)
-            if target is None
-            else partial(read_records, body, target, now_ms, more)
-        )
+    async def _read(self, target: Target | None, body: bytes, sender: Sender) -> list[Metered]:
         try:
-            return await in_thread(read, is_long=len(body) > LARGE_BYTES)
+            return await self._reader.records(body, target, self._now_ms(), self._rules, sender.key or sender.peer)
         except BadUnitCost as error:
             fault = error.fault
             if error.records:
@@ -151,6 +141,31 @@ class Metering:
         while is_crowded() and (some := await self._store.forget(taken_before_ms)):
             forgotten += some
         return forgotten
+
+
+def as_kept(events: Events) -> tuple[list[NewEvent], Counter[str]]:
+    """The sound ones as they are kept, and why the others are rejected."""
+    new = [NewEvent(event_key(x.event_id, x.content), x.record, x.metered) for x in events.events]
+    return new, Counter(rejection.reason for rejection in events.rejected)
+
+
+def receipt_of(events: Events, outcomes: Sequence[object]) -> Receipt:
+    """*outcomes*: of the sound ones, as they were kept."""
+    rejected = [
+        *events.rejected,
+        *(
+            Rejection(outcome.code, event.position, at_line(event.line, event_mismatch_text(outcome)))
+            for event, outcome in zip(events.events, outcomes, strict=True)
+            if isinstance(outcome, Mismatch)
+        ),
+    ]
+    conflicts = outcomes.count("conflict")
+    return Receipt(
+        events.items,
+        tuple(sorted(rejected, key=number_of)),
+        warning=f"{plural(conflicts, 'event carries', 'events carry')} {CONFLICTS}" if conflicts else None,
+        answer={"duplicate": outcomes.count("duplicate") + conflicts},
+    )
 
 
 CONFLICTS = "an event_id under which something else was sent before; what came first stands"

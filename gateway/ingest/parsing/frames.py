@@ -42,18 +42,32 @@ class Setup(TypedDict):
     """As `gateway.normalise.context.Context` has it."""
     limits: list[int]
     """The fields of `ParseLimits`, in their order."""
+    events: tuple[str, bool, list[str]]
+    """How events are read: `EventRules`, without its limits."""
+    niceness: int
+    """What the process adds to its own."""
 
 
-Job = tuple[tuple[Any, ...], tuple[Any, ...]]
-"""The fields of a Payload, and those of its Context that differ from payload to payload."""
+class Job(NamedTuple):
+    """A body to be read."""
+
+    kind: str
+    """`payload`, or one of `gateway.ingest.parsing.event_frames`."""
+    body: bytes
+    rest: tuple[Any, ...]
+    """What else it is read by: of a payload, its other fields, and those of its Context that differ
+    from payload to payload."""
+
+
 BEHIND: Final = "behind"
 """In a frame, behind its only job: the body of that follows the frame, as it is."""
 Answer = tuple[Any, Any]
-"""A packed Parsed, and model -> calls without a price; or None, and class and text of the error
-(`ERRORS`); or None twice: the gateway parses it itself and meets the same fault, with its own
-handling of errors."""
+"""What the body came to, packed, and model -> calls without a price; or None, and an error: its
+class (`ERRORS`) and text, or `UNFORESEEN` with the error's class and places."""
 ERRORS: Final[dict[str, type[GatewayError]]] = {each.__name__: each for each in (BadPayload, TooLarge, Overloaded)}
 """What a worker answers with, by its name."""
+UNFORESEEN: Final = "unforeseen"
+PAYLOAD: Final = "payload"
 
 
 class PackedPoints(NamedTuple):
@@ -76,15 +90,17 @@ class PackedPoints(NamedTuple):
 
 
 def job_of(payload: Payload, context: Context) -> Job:
+    """*payload*, to be read with what differs in *context* from payload to payload."""
     fixes = tuple(context.key_fixes.items())
-    stamps = (context.received_at_ms, context.received_at)
-    return tuple(payload), (*stamps, context.key, context.counted_as, context.peer, fixes)
+    fields = payload.kind, payload.json, payload.first_line
+    stamps = context.received_at_ms, context.received_at
+    return Job(PAYLOAD, payload.body, (*fields, *stamps, context.key, context.counted_as, context.peer, fixes))
 
 
 def opened(job: Job, context: Context) -> tuple[Payload, Context]:
     """The payload of *job*, and *context* with the fields that the job brings."""
-    fields, (received_at_ms, received_at, key, counted_as, peer, fixes) = job
-    return Payload._make(fields), context._replace(
+    kind, json, first_line, received_at_ms, received_at, key, counted_as, peer, fixes = job.rest
+    return Payload(kind, job.body, json, first_line), context._replace(
         received_at_ms=received_at_ms,
         received_at=received_at,
         key=key,
@@ -139,24 +155,26 @@ def pack_points(points: UsagePoints) -> PackedPoints:
         dict(points.suppressed),
         dict(points.services),
         [tuple({**x._asdict(), "basis": x.basis.name}.values()) for x in tables],
-        _cut([tuple(x) for x in points.rejected]),
-        _cut(points.attributions),
-        _cut([(tuple(x.reporter), *x[1:]) for x in labels]),
-        _cut(numbered),
+        in_pieces([tuple(x) for x in points.rejected]),
+        in_pieces(points.attributions),
+        in_pieces([(tuple(x.reporter), *x[1:]) for x in labels]),
+        in_pieces(numbered),
     )
 
 
 def unpack_points(packed: PackedPoints) -> UsagePoints:
     """The inverse of `pack_points`."""
-    points = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(_joined(packed.attributions)))
+    points = UsagePoints(
+        items=packed.items, ignored=packed.ignored, attributions=list(joined_pieces(packed.attributions))
+    )
     points.suppressed.update(packed.suppressed)
     points.services.update(packed.services)
-    points.rejected += [Rejection(*x) for x in _joined(packed.rejected)]
-    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in _joined(packed.labels)]
+    points.rejected += [Rejection(*x) for x in joined_pieces(packed.rejected)]
+    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in joined_pieces(packed.labels)]
     tables = [_table_in(fields) for fields in packed.tables]
     points.points += [
         Point(key, series, labels[label], tables[table], *rest)
-        for key, series, label, table, *rest in _joined(packed.points)
+        for key, series, label, table, *rest in joined_pieces(packed.points)
     ]
     return points
 
@@ -166,11 +184,12 @@ def _table_in(fields: Iterable[Any]) -> MetricTable:
     return table._replace(basis=Basis[str(table.basis)])
 
 
-def _cut(items: Sequence[object]) -> Pieces:
-    """*items*, of plain types, in pieces."""
+def in_pieces(items: Sequence[object]) -> Pieces:
+    """*items*, of plain types, each piece marshalled by itself."""
     return [marshal.dumps(list(items[start : start + PIECE])) for start in range(0, len(items), PIECE)]
 
 
-def _joined(pieces: Pieces) -> Iterator[Any]:
+def joined_pieces(pieces: Pieces) -> Iterator[Any]:
+    """The inverse of `in_pieces`."""
     for piece in pieces:
         yield from marshal.loads(piece)  # noqa: S302 our own worker wrote it

@@ -1,10 +1,12 @@
-"""Where a payload is parsed: by the native reader where there is one, in the worker process where
-that pays, in a thread where it takes long, else here.
+"""Where a payload is parsed: by the native reader where there is one, by a process for bodies where
+that runs, in a thread where it takes long, else here.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from gateway.common.in_thread import HERE_BYTES
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
 from gateway.ingest.parsing.process import WorkerGone
 from gateway.ingest.parsing.reader import ShapeReader
@@ -12,12 +14,12 @@ from gateway.ingest.parsing.worker_client import WorkerClient
 from gateway.normalise.context import Context
 
 LONG_BYTES: Final = 64 * 1024
-"""Parsing a larger body may take more than ten milliseconds, too long for the loop."""
+"""The native reader may take more than ten milliseconds for a larger body."""
 
 
 class Parser:
-    """Nothing depends on its worker but speed: what that does not take is parsed here, of large
-    bodies one at a time.
+    """With a *worker*, Python reads no body here that is larger than `HERE_BYTES`; without one, one
+    such body at a time.
     """
 
     def __init__(self, rules: ParseRules, worker: WorkerClient | None = None) -> None:
@@ -27,13 +29,16 @@ class Parser:
         self._one_large = asyncio.Lock()
 
     @property
-    def worker_pid(self) -> int | None:
-        """Of the worker process; None where none runs."""
-        return None if self._worker is None else self._worker.worker.pid
+    def pids(self) -> Mapping[str, Callable[[], int | None]]:
+        """Of the processes that read bodies, by the namespace of their metrics."""
+        if self._worker is None:
+            return {}
+        quick, large = self._worker.worker, self._worker.large_worker
+        return {"telemetry_gateway_parser": lambda: quick.pid, "telemetry_gateway_large_parser": lambda: large.pid}
 
     async def parse(self, payload: Payload, context: Context) -> Parsed:
         """Raises BadPayload for a body that can never be read, TooLarge for one over the limits,
-        Overloaded where the worker died over it.
+        Overloaded where a process died over it.
         """
         if self.reader.is_native and self.reader.reads(payload):
             parsed = await self._natively(payload, context)
@@ -49,7 +54,7 @@ class Parser:
                 for model, calls in unpriced.items():
                     self._rules.prices.note_unpriced(model, calls)
                 return parsed
-        if len(payload.body) > LONG_BYTES:
+        if len(payload.body) > HERE_BYTES:
             async with self._one_large:
                 return await asyncio.to_thread(self._here, payload, context)
         return self._here(payload, context)

@@ -1,11 +1,10 @@
-"""A second process that reads large payloads, so that decoding and normalising use another core
-than counting and the disk do.
+"""A process that reads bodies beside the gateway's own, which is the only one that counts, spools
+and answers.
 
-The loop's process stays the only one that counts, spools and answers. A worker is a child of it:
-frames go to its standard input and come back in the same order from its standard output. What it
-computes is pure, so when it is gone, or busy, the same work is done here; nothing depends on it but
-speed. Only the frame that it was at when it died stays undone: it may be what killed it. Frames
-are `marshal`, which only ever passes between these two.
+It is a child of the gateway: frames go to its standard input and come back in the same order from
+its standard output. What it computes is pure, so what waited for a process that ended is read by
+the next one. Only the frame that it was at is not read again: it may be what ended it. Frames are
+`marshal`, which only ever passes between these two.
 """
 
 import asyncio
@@ -19,13 +18,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from gateway.ingest.parsing.cpu_limit import CPU_SIGNAL
 from gateway.ingest.parsing.pipe import HEADER, frame
 
 log = structlog.get_logger()
 
-MAX_BACKLOG = 12
-"""Frames that may wait at one worker; with more the loop's process does its share.
-Measured: fewer leave a core idle."""
 PASSED_ON = frozenset(
     {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
     | {"SYSTEMROOT", "TEMP", "TMP"}  # without the first, Python does not start on Windows
@@ -34,54 +31,71 @@ PASSED_ON = frozenset(
 STREAM_BYTES = 1 << 20
 RESTART_S = 1.0
 STOP_S = 5.0
-PATIENCE_S = 5.0
-"""Reading a payload takes milliseconds: a worker that needs longer than this is stuck."""
-PATIENCE_S_PER_BYTE = 0.5e-6
-"""More for a larger frame; measured: 26 MB of metrics take 1.5 s on a core of their own."""
+ENDED_S = 1.0
+"""Within this a process whose output ended is gone."""
+PATIENCE_S = 60.0
+"""A process that is at one frame for longer than this is stuck. What it computes ends it earlier
+(`gateway.ingest.parsing.cpu_limit`)."""
+PATIENCE_S_PER_BYTE = 2e-6
+START_S = 30.0
+"""A process that takes longer to start is not waited for."""
+MAX_FAILED_STARTS = 3
 
 
 class _Waiting(NamedTuple):
     """Who waits for a frame's answer."""
 
     answer: "asyncio.Future[Any]"
+    ended: Callable[[], None]
     asked_s: float
     """By the loop's clock."""
     patience_s: float
 
 
 class WorkerGone(Exception):
-    """The worker ended before it began: do the work here."""
+    """The process ended before it began, or there is none."""
 
 
 class WorkerDied(Exception):
-    """The worker ended over this very frame: never do its work here."""
+    """The process ended over this very frame: it is never read again."""
+
+    def __init__(self, *, took_too_long: bool = False) -> None:
+        super().__init__()
+        self.took_too_long = took_too_long
+        """Whether it used more CPU than a frame may."""
 
 
 class Worker:
-    """One child process, started again when it ends.
+    """One child process, which runs while it is wanted and is started again when it ends.
 
-    *setup* is its first frame, asked for anew at each start.
+    *setup* is its first frame, asked for anew at each start. With *idle_s* it ends when nothing was
+    asked of it for so long, and starts with the next frame.
     """
 
-    def __init__(self, module: str, setup: Callable[[], object]) -> None:
+    def __init__(self, module: str, setup: Callable[[], object], *, idle_s: float | None = None) -> None:
         self._module = module
         self._setup = setup
+        self._idle_s = idle_s
         self._process: asyncio.subprocess.Process | None = None
         self._waiting: deque[_Waiting] = deque()
-        """In the order of the frames; the worker is at the first one's."""
+        """In the order of the frames; the process is at the first one's."""
         self._answered_s = 0.0
         """When it answered last, by the loop's clock."""
         self._running: asyncio.Task[None] | None = None
         self._writing: list[asyncio.Task[None]] = []
         """Frames that are not written whole yet, in their order; each waits for the one before."""
-        self._is_stopping = False
+        self._wanted = asyncio.Event()
+        self._ready = asyncio.Event()
+        """Also while it cannot be started: no one waits for it then."""
+        self._failed_starts = 0
+        self._is_resting = self._is_stopping = False
         self.done = 0
         """Frames answered."""
         self.restarts = 0
 
     @property
-    def is_free(self) -> bool:
-        return self._process is not None and len(self._waiting) < MAX_BACKLOG
+    def is_ready(self) -> bool:
+        return self._process is not None
 
     @property
     def pid(self) -> int | None:
@@ -89,12 +103,32 @@ class Worker:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
+        """Begin to run it whenever it is wanted."""
         self._running = asyncio.create_task(self._run(), name="worker")
 
-    async def ask(self, value: object, body: bytes = b"") -> Any:
-        """What the worker makes of *value*, behind which *body* goes as it is, where there is one.
+    def want(self) -> None:
+        """There is work for it, or will be."""
+        self._wanted.set()
 
-        Raises WorkerGone, WorkerDied; ask only when it `is_free`.
+    async def until_ready(self) -> None:
+        """Raises WorkerGone where it cannot be started."""
+        self.want()
+        if self._process is None:
+            await asyncio.create_task(self._wait_until_ready(), name="worker-ready")  # the caller may be no task
+
+    async def _wait_until_ready(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                await self._ready.wait()
+        if not self._ready.is_set() or self._failed_starts >= MAX_FAILED_STARTS:
+            raise WorkerGone
+
+    def ask(self, value: object, body: bytes, ended: Callable[[], None]) -> "asyncio.Future[Any]":
+        """What the process makes of *value*, behind which *body* goes as it is, where there is one.
+
+        *ended* is called when the process is done with it, whoever waits for the answer. The future
+        raises WorkerGone, WorkerDied. Raises WorkerGone, without a call of *ended*, where no
+        process runs.
         """
         process = self._process
         if process is None or process.stdin is None:
@@ -110,8 +144,8 @@ class Worker:
                 raise WorkerGone from error
         else:
             self._write_behind(process.stdin, asked, body)
-        self._waiting.append(_Waiting(answer, loop.time(), PATIENCE_S + n_bytes * PATIENCE_S_PER_BYTE))
-        return await answer
+        self._waiting.append(_Waiting(answer, ended, loop.time(), PATIENCE_S + n_bytes * PATIENCE_S_PER_BYTE))
+        return answer
 
     def _write_behind(self, stdin: asyncio.StreamWriter, asked: bytes, body: bytes) -> None:
         """Write in a task of its own: a frame that is begun is written whole
@@ -130,15 +164,26 @@ class Worker:
 
     async def _run(self) -> None:
         while True:
+            await self._wanted.wait()
             try:
                 await self._live()
             except OSError as error:
                 log.warning("worker not started", error=type(error).__name__)
-            self.restarts += 1
-            log.warning(
-                "worker ended; the payload it was at is answered 503, others are read here", restarts=self.restarts
-            )
-            await asyncio.sleep(RESTART_S)
+            if self._is_resting:
+                self._is_resting = False
+            else:
+                self._note_end()
+                await asyncio.sleep(RESTART_S)
+
+    def _note_end(self) -> None:
+        """It ended, or could not be started."""
+        self.restarts += 1
+        self._failed_starts += 1
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            self._ready.set()
+        log.warning(
+            "worker ended; the payload it was at is refused, others are read by the next", restarts=self.restarts
+        )
 
     async def _live(self) -> None:
         """Start the child and hand out its answers until it ends."""
@@ -158,46 +203,76 @@ class Worker:
             process.stdin.write(frame(self._setup()))
             with suppress(asyncio.IncompleteReadError, ConnectionError):
                 await _answer_of(process.stdout)  # it is ready
-                self._process = process
+                self._note_ready(process)
                 while True:
                     answer = await _answer_of(process.stdout)
-                    waiting = self._waiting.popleft().answer
+                    waiting = self._waiting.popleft()
                     self.done += 1
                     self._answered_s = asyncio.get_running_loop().time()
-                    if not waiting.done():
-                        waiting.set_result(answer)
+                    waiting.ended()
+                    if not waiting.answer.done():
+                        waiting.answer.set_result(answer)
         finally:
             self._process = None
+            self._ready.clear()
             watching.cancel()
             await self._end(process)
 
+    def _note_ready(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._answered_s = asyncio.get_running_loop().time()
+        self._failed_starts = 0
+        self._ready.set()
+
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End a worker that keeps someone waiting for too long; then it is as
-        if it had ended by itself.
+        """End a process that keeps someone waiting for too long, as if it had ended by itself; and
+        one of which nothing was asked for long.
         """
         while True:
-            await asyncio.sleep(PATIENCE_S / 2)
-            if self._waiting and self._is_stuck(self._waiting[0]):
+            await asyncio.sleep(min(PATIENCE_S, self._idle_s or PATIENCE_S) / 2)
+            if self._waiting and self.is_slow(self._waiting[0].patience_s):
                 log.warning("worker does not answer")
                 with suppress(ProcessLookupError):
                     process.kill()
+            elif self._is_idle(process):
+                self._rest(process)
 
-    def _is_stuck(self, first: _Waiting) -> bool:
-        """Whether the frame that it is at takes too long; the time spent on those
-        before is not this one's.
+    def _rest(self, process: asyncio.subprocess.Process) -> None:
+        """End *process* until something is asked again."""
+        self._is_resting = True
+        self._process = None
+        self._wanted.clear()
+        self._ready.clear()
+        process.kill()
+
+    def is_slow(self, seconds: float) -> bool:
+        """Whether it is at one frame for longer than that; the time spent on those before is not
+        this one's.
         """
-        begun_s = max(first.asked_s, self._answered_s)
-        return asyncio.get_running_loop().time() - begun_s > first.patience_s
+        if not self._waiting:
+            return False
+        begun_s = max(self._waiting[0].asked_s, self._answered_s)
+        return asyncio.get_running_loop().time() - begun_s > seconds
+
+    def _is_idle(self, process: asyncio.subprocess.Process) -> bool:
+        if self._idle_s is None or self._waiting or self._process is not process:
+            return False
+        return asyncio.get_running_loop().time() - self._answered_s > self._idle_s
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Make an end of the child, and let everybody who waits for it know."""
         waiting, self._waiting = self._waiting, deque()
-        for number, one in enumerate(waiting):
-            if not one.answer.done():
-                is_culprit = number == 0 and not self._is_stopping
-                one.answer.set_exception(WorkerDied() if is_culprit else WorkerGone())
+        with suppress(TimeoutError):  # why it ended by itself, if it did
+            async with asyncio.timeout(0 if self._is_stopping else ENDED_S):
+                await process.wait()
         with suppress(ProcessLookupError):
             process.kill()
+        died = WorkerDied(took_too_long=bool(CPU_SIGNAL) and process.returncode == -CPU_SIGNAL)
+        for number, one in enumerate(waiting):
+            one.ended()
+            if not one.answer.done():
+                is_culprit = number == 0 and not self._is_stopping
+                one.answer.set_exception(died if is_culprit else WorkerGone())
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await process.wait()

@@ -41,6 +41,8 @@ MAX_CONTEXTS: Final = 16_384
 """Senders whose templates are known; with more, the one known longest is forgotten."""
 MAX_GAPS: Final = 64
 """Of one payload; with more, Python reads all of it."""
+MAX_GAP_BYTES: Final = 32 * 1024
+"""Of the gaps of one payload, which are read in the gateway's own process; with more, as above."""
 LESSONS_EACH: Final = 4
 """Shapes learnt of one payload at most."""
 LESSONS_NS: Final = 500_000_000
@@ -143,6 +145,7 @@ class ShapeReader:
         calls = _calls(*parts)
         if gaps:
             silent = self._rules.prices.silent()
+            is_whole = is_whole or sum(len(span) for _, _, span, *_ in gaps) > MAX_GAP_BYTES
             filled = None if is_whole else self._fill(calls, gaps, context, self._rules._replace(prices=silent))
             self._earn(len(payload.body))
             self._learn(gaps, number, context)

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from gateway.common.signals import RELOAD, STOP, ignore
+from gateway.common.traceback_summary import places
 from gateway.contract.errors import BadPayload, Overloaded, TooLarge
 from gateway.decode.limits import ParseLimits
-from gateway.ingest.parsing.frames import BEHIND, Answer, Job, Setup, opened, pack
-from gateway.ingest.parsing.parse import ParseRules, Payload
+from gateway.ingest.parsing.cpu_limit import end_limit, limit_cpu
+from gateway.ingest.parsing.event_frames import read_events, read_records
+from gateway.ingest.parsing.frames import BEHIND, UNFORESEEN, Answer, Job, Setup, opened, pack
+from gateway.ingest.parsing.parse import ParseRules
 from gateway.ingest.parsing.pipe import HEADER, frame
 from gateway.ingest.parsing.reader import ShapeReader
 from gateway.normalise.context import Context, Machines, UserPolicy
@@ -22,8 +25,42 @@ from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
 from gateway.sources.catalogue import sources_with
+from gateway.usage_events.events import EventRules
 
 GC_YOUNGEST: Final = 50_000
+
+
+class Reader:
+    """What does not change from body to body."""
+
+    def __init__(self, setup: Setup) -> None:
+        limits = ParseLimits(*setup["limits"])
+        route, replaces_brackets, dimensions = setup["events"]
+        self.prices = Prices(has_list=setup["price_list"])
+        self.price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), self.prices)
+        self._events = EventRules(route, replaces_brackets, frozenset(dimensions), limits)  # type: ignore[arg-type]  # our own parent wrote it
+        self._context = Context(
+            0,
+            "",
+            users=UserPolicy(setup["users"], setup["user_secret"]),  # type: ignore[arg-type]  # as above
+            machines=Machines(setup["machine_secret"]),
+            own_device=setup["own_device"],
+            limits=limits,
+        )
+        rules = ParseRules(self.prices, frozenset(setup["prefer_metrics"]), sources_with(setup["mapping"]))
+        self.payloads = ShapeReader(rules)
+
+    def read(self, job: Job) -> tuple[Any, ...]:
+        """What *job* came to, packed. Raises what its decoder raises."""
+        match job.kind:
+            case "payload":
+                return pack(self.payloads.parse_all(*opened(job, self._context)))
+            case "events":
+                return read_events(job, self._events)
+            case "records":
+                return read_records(job, self._events)
+            case _:
+                raise KeyError(job.kind)
 
 
 def main() -> None:
@@ -34,18 +71,9 @@ def main() -> None:
         ignore(number)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), own_output()
     setup: Setup = read(source)
-    prices = Prices(has_list=setup["price_list"])
-    price_file = None if setup["price_file"] is None else PriceFile(Path(setup["price_file"]), prices)
-    rules = ParseRules(prices, frozenset(setup["prefer_metrics"]), sources_with(setup["mapping"]))
-    context = Context(
-        0,
-        "",
-        users=UserPolicy(setup["users"], setup["user_secret"]),  # type: ignore[arg-type]  # our own parent wrote it
-        machines=Machines(setup["machine_secret"]),
-        own_device=setup["own_device"],
-        limits=ParseLimits(*setup["limits"]),
-    )
-    reader = ShapeReader(rules)
+    if hasattr(os, "nice"):
+        os.nice(setup["niceness"])
+    reader = Reader(setup)
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_YOUNGEST, 50, 100)
@@ -53,11 +81,10 @@ def main() -> None:
     while True:
         jobs: list[Any] = read(source)
         if jobs[-1] == BEHIND:
-            (fields, rest), _ = jobs
-            jobs = [(tuple(Payload(*fields)._replace(body=read_bytes(source))), rest)]
-        if price_file is not None:
-            reload_if_changed(price_file)
-        write(target, [answer(job, context, rules, reader) for job in jobs])
+            jobs = [(jobs[0][0], read_bytes(source), jobs[0][2])]
+        if reader.price_file is not None:
+            reload_if_changed(reader.price_file)
+        write(target, [answer(Job(*job), reader) for job in jobs])
         del jobs  # else a body stays until the next one
 
 
@@ -76,20 +103,21 @@ def reload_if_changed(price_file: PriceFile) -> None:
             price_file.read()
 
 
-def answer(job: Job, context: Context, rules: ParseRules, reader: ShapeReader) -> Answer:
-    """The answer to one job; *context* has what is the same for all payloads, and *reader* is of
-    *rules*.
-    """
+def answer(job: Job, reader: Reader) -> Answer:
+    """The answer to one job."""
+    limit_cpu(len(job.body))
     try:
-        packed = pack(reader.parse_all(*opened(job, context)))
+        packed = reader.read(job)
     except (BadPayload, TooLarge) as error:
         return None, ((TooLarge if isinstance(error, TooLarge) else BadPayload).__name__, str(error))
     except MemoryError:
         return None, (Overloaded.__name__, "there is no memory to read the body: send less in one request")
-    except Exception:  # noqa: BLE001 as `Answer` has it: an error's text may quote the payload
-        return None, None
-    unpriced = dict(rules.prices.unpriced)
-    rules.prices.unpriced.clear()
+    except Exception as error:  # noqa: BLE001 as `Answer` has it: an error's text may quote the payload
+        return None, (UNFORESEEN, type(error).__name__, places(error))
+    finally:
+        end_limit()
+    unpriced = dict(reader.prices.unpriced)
+    reader.prices.unpriced.clear()
     return packed, unpriced
 
 

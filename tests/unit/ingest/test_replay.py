@@ -12,8 +12,9 @@ from gateway.ingest.parsing.lessons import Lesson
 from gateway.ingest.parsing.parse import ParseRules, Payload, parse
 from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.parsing.reader import ShapeReader
-from gateway.ingest.parsing.worker import answer
+from gateway.ingest.parsing.worker import Reader, answer
 from gateway.pricing.prices import Prices
+from tests.support.workers import worker_setup
 
 SCOPE = "opentelemetry.instrumentation.openai_v2"
 RULES = ParseRules(Prices())
@@ -38,12 +39,12 @@ async def test_the_receiver_replays_what_it_read_once() -> None:
 
 
 def test_the_worker_process_replays_what_it_read_once() -> None:
-    reader = ShapeReader(RULES)
+    reader = Reader(worker_setup())
     for payload in (traces(1), traces(11, 21)):
-        fields, unpriced = answer(job_of(payload, CONTEXT), CONTEXT, RULES, reader)
+        fields, unpriced = answer(job_of(payload, CONTEXT), reader)
         assert unpack(fields) == parse(payload, CONTEXT, RULES)
         assert unpriced == {}
-    assert reader.native_spans == 2
+    assert reader.payloads.native_spans == 2
 
 
 def test_bytes_that_protobuf_refuses_are_refused_in_a_known_shape() -> None:

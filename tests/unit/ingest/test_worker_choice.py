@@ -1,23 +1,24 @@
-"""Which payloads are handed to the parser process."""
+"""Which payloads are handed to the processes that read bodies."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from gateway.ingest.parsing.frames import Setup
+from gateway.common.in_thread import HERE_BYTES
 from gateway.ingest.parsing.parse import Payload
 from gateway.ingest.parsing.process import Worker
-from gateway.ingest.parsing.worker_client import LARGE_BYTES, TOGETHER_LEAST, WorkerClient
+from gateway.ingest.parsing.turns import Turns
+from gateway.ingest.parsing.worker_client import FIRST_WORK_BYTES, TOGETHER_LEAST, WorkerClient
+from tests.support.workers import worker_client
 
-SMALL, LARGE = Payload("traces", b"{}"), Payload("traces", bytes(LARGE_BYTES))
+SMALL, LARGE = Payload("traces", b"{}"), Payload("traces", bytes(HERE_BYTES + 1))
 
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> WorkerClient:
-    """Its worker is free for ever."""
-    monkeypatch.setattr(Worker, "is_free", True)
-    return WorkerClient(cast("Setup", {}))
+    """Its processes are ready for ever."""
+    monkeypatch.setattr(Worker, "is_ready", True)
+    return worker_client()
 
 
 async def arriving(client: WorkerClient, n: int) -> list[bool]:
@@ -39,11 +40,26 @@ async def test_few_at_a_time_are_never_prepared_for_it(client: WorkerClient) -> 
         assert await arriving(client, TOGETHER_LEAST - 1) == [False] * (TOGETHER_LEAST - 1)
 
 
-async def test_a_large_one_goes_by_itself_and_a_busy_worker_takes_none(
+async def test_a_large_one_is_always_handed_over_and_a_busy_process_takes_no_small_ones(
     client: WorkerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert client.takes(LARGE)
     await arriving(client, TOGETHER_LEAST)
-    monkeypatch.setattr(Worker, "is_free", False)
-    assert not client.takes(LARGE)
+    monkeypatch.setattr(Turns, "is_free", lambda *_: False)
     assert not client.takes(SMALL)
+    assert client.takes(LARGE)
+
+
+async def test_a_process_that_starts_later_starts_with_a_megabyte_of_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted: list[Worker] = []
+    monkeypatch.setattr(Worker, "want", lambda worker: wanted.append(worker))  # noqa: PLW0108 - a method of it
+    monkeypatch.setattr(Worker, "start", lambda _: None)
+    client = worker_client()
+    client.start_later()
+    payload = Payload("traces", bytes(HERE_BYTES))
+    for _ in range(FIRST_WORK_BYTES // HERE_BYTES - 1):
+        assert not client.takes(payload)
+    assert not wanted
+    client.takes(payload)
+    assert wanted == [client.worker]

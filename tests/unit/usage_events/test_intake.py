@@ -19,7 +19,7 @@ from gateway.app import Gateway
 from gateway.config.model import Config, Events, UnitCost
 from gateway.contract.errors import CannotStart
 from gateway.usage_events.faults import REMEDIES, event_mend
-from gateway.usage_events.intake import MAX_EVENTS_BYTES
+from gateway.usage_events.intake import MAX_EVENTS_BYTES, MAX_SHAPE_BYTES
 from spool.record import USAGE_EVENTS
 
 NOW_MS = 1_767_607_200_000
@@ -47,6 +47,11 @@ class Sender:
         sent = {"Content-Type": "application/json", **(headers or {})}
         url = f"http://{self.gateway.ports.http}{path}"
         async with self._session.post(url, data=BytesIO(body), headers=sent) as answer:
+            return Told(answer.status, await answer.json())
+
+    async def put(self, path: str, body: bytes) -> Told:
+        url = f"http://{self.gateway.ports.http}{path}"
+        async with self._session.put(url, data=body, headers={"Content-Type": "application/json"}) as answer:
             return Told(answer.status, await answer.json())
 
     async def records(self, path: str, *records: object, **headers: str) -> Told:
@@ -654,3 +659,14 @@ async def test_a_body_of_events_over_its_limit_is_refused_whole(sender: Sender) 
         "the body is larger than 16777216 bytes: send the events in several requests",
     )
     assert sender.edge["received"] == 1
+
+
+async def test_the_shape_of_a_stream_is_small(sender: Sender) -> None:
+    shape = orjson.dumps({"kind": "metric", "granularity": "DAILY", "dimensions": []})
+    assert (await sender.put("/v1/unit-cost/tokens", shape + b" " * (MAX_SHAPE_BYTES - len(shape)))).status == 202
+    told = await sender.put("/v1/unit-cost/tokens", shape + b" " * MAX_SHAPE_BYTES)
+    assert told.error == (
+        413,
+        "too_large",
+        "the body is larger than 16384 bytes: send the shape of the stream alone",
+    )
