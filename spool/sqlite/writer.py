@@ -364,8 +364,8 @@ class Writer:
             else:
                 if self._is_unsynced:
                     self._write_again()
-        except (SpoolError, sqlite3.Error, UnicodeDecodeError):
-            log.exception("spool not opened again")
+        except (SpoolError, sqlite3.Error, UnicodeDecodeError) as error:
+            log.error("spool not opened again", error=str(error))  # noqa: TRY400 - the disk is at fault, not a line here
 
     def _mend(self, damage: SpoolCorrupt) -> None:
         """Salvage the damaged file and go on with it.
@@ -418,8 +418,8 @@ class Writer:
             with database.mapped_errors(str(self._data_dir)):
                 salvage.put_back(self._data_dir, self._connection, self._now_ms())
             self._connection, self._counters = self._open_file()
-        except SpoolError:
-            log.exception("spool.db not put back", retry_s=SALVAGE_EVERY_S)
+        except SpoolError as error:
+            log.error("spool.db not put back", error=str(error), retry_s=SALVAGE_EVERY_S)  # noqa: TRY400 - as above
 
     def _reopen_emptied(self) -> None:
         """What the write-ahead log holds goes into the file; without the rest it is salvaged."""
@@ -433,8 +433,8 @@ class Writer:
                 log.warning("spool.db restored from its write-ahead log")
             else:
                 self._mend(SpoolCorrupt("spool.db was emptied while the gateway ran"))
-        except (SpoolError, sqlite3.Error, UnicodeDecodeError):
-            log.exception("spool not opened again")
+        except (SpoolError, sqlite3.Error, UnicodeDecodeError) as error:
+            log.error("spool not opened again", error=str(error))  # noqa: TRY400 - the disk is at fault, not a line here
 
     def _write_again(self) -> None:
         """After an error of the disk: what could not be synced may be gone from the disk and

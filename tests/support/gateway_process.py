@@ -38,6 +38,7 @@ class GatewayProcess:
         upstream: Upstream | None = None,
         settle: str = "200ms",
         config: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         """*config* is laid over the settings made here (top-level keys)."""
         self.dies_at: tuple[str, int] | None = None
@@ -47,7 +48,7 @@ class GatewayProcess:
         self.log = folder / "gateway.log"
         self._config_file = folder / "config.yaml"
         self._ports_file = folder / "ports.json"
-        self._env = {"TEST_UPSTREAM_KEY": upstream.key} if upstream else {}
+        self._env = {**(environ or {}), **({"TEST_UPSTREAM_KEY": upstream.key} if upstream else {})}
         self._ports: dict[str, int | None] = {}
         self._process: Process | None = None
         settings = _settings(self.data_dir, upstream, settle) | dict(config or {})
