@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spool.record import Batch
 
-MOST_KEPT = 256
+MAX_KEPT = 256
 """Batches that are kept leased of each kind; beyond it those that were refused go again."""
 
 
@@ -38,11 +38,11 @@ class Probing:
         """Keep *batch* back; those that are to go again for it."""
         self._probed.add(batch.sent_at)
         self._refused.append(replace(batch, records=()))
-        return self._again() if len(self._refused) > MOST_KEPT else []
+        return self._again() if len(self._refused) > MAX_KEPT else []
 
     def skips(self, batch: Batch) -> bool:
         """Keep *batch* back where another part of it was refused in this round."""
-        if batch.sent_at not in self._probed or len(self._skipped) >= MOST_KEPT:
+        if batch.sent_at not in self._probed or len(self._skipped) >= MAX_KEPT:
             return False
         self._skipped.append(replace(batch, records=()))
         return True

@@ -61,7 +61,7 @@ class Waiting(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """What there is of one connection."""
+    """The drops of one connection."""
 
     connection: str
     waiting: int

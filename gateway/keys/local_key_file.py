@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 async def kept_key(keys: KeyStore, path: Path, *, name: str, grant: Grant, by: str) -> Secret:
     """The secret in *path* when it is that of the enabled key *name*, which then has *grant*. So
-    whoever copied the file may go on with it. Else the key is replaced and written there.
+    copies of the file stay valid. Else the key is replaced and written there.
     """
     text = _text(path)
     key = keys.authenticate(text or "")

@@ -23,7 +23,7 @@ SHARE: Final = 0.02
 SLOW_S: Final = 0.05
 """A faster answer is not kept."""
 LONGEST_S: Final = 30.0
-MOST_KEPT: Final = 32
+MAX_KEPT: Final = 32
 
 
 class Usage(NamedTuple):
@@ -74,7 +74,7 @@ class UsageAnswers:
     def _keep(self, key: tuple[Question, TimeRange], usage: Usage, took_s: float) -> None:
         self._kept.pop(key, None)
         if took_s >= SLOW_S:
-            while len(self._kept) >= MOST_KEPT:
+            while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = self._monotonic_s() + min(took_s / SHARE, LONGEST_S), usage
 

@@ -68,7 +68,7 @@ class WorkerDied(Exception):
 class Worker:
     """One child process, which runs while it is wanted and is started again when it ends.
 
-    *setup* is its first frame, asked for anew at each start. With *idle_s* it ends when nothing was
+    *setup* is its first frame, asked for at each start. With *idle_s* it ends when nothing was
     asked of it for so long, and starts with the next frame.
     """
 
@@ -126,8 +126,8 @@ class Worker:
     def ask(self, value: object, body: bytes, ended: Callable[[], None]) -> "asyncio.Future[Any]":
         """What the process makes of *value*, behind which *body* goes as it is, where there is one.
 
-        *ended* is called when the process is done with it, whoever waits for the answer. The future
-        raises WorkerGone, WorkerDied. Raises WorkerGone, without a call of *ended*, where no
+        *ended* is called when the process is done with it, even when no one waits for the answer.
+        The future raises WorkerGone, WorkerDied. Raises WorkerGone, without a call of *ended*, where no
         process runs.
         """
         process = self._process

@@ -42,8 +42,8 @@ class Turns:
         return not self._waiting and self._has_room(n_bytes)
 
     async def begin(self, sender: str, n_bytes: int) -> None:
-        """Wait for the turn of a body of *sender*; whoever is cancelled has none. Call `end` when
-        the process is done with it.
+        """Wait for the turn of a body of *sender*; a caller that is cancelled has none. Call `end`
+        when the process is done with it.
         """
         due = max(self._now, self._due.get(sender, 0)) + n_bytes
         if self.is_free(n_bytes):

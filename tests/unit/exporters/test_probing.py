@@ -1,6 +1,6 @@
 """The order in which batches of a braked lane are probed."""
 
-from exporters.probing import MOST_KEPT, GivenBack, Probing
+from exporters.probing import MAX_KEPT, GivenBack, Probing
 from spool.record import Batch
 
 
@@ -34,9 +34,9 @@ def test_what_was_refused_goes_again_once_all_others_were() -> None:
 
 def test_no_more_is_kept_than_a_bound() -> None:
     probing = Probing()
-    again = [each for n in range(MOST_KEPT + 1) for each in probing.refused(part(f"a{n}", "a"))]
-    assert len(again) == MOST_KEPT + 1
-    assert [probing.skips(part(f"b{n}", "a")) for n in range(MOST_KEPT + 1)] == [True] * MOST_KEPT + [False]
+    again = [each for n in range(MAX_KEPT + 1) for each in probing.refused(part(f"a{n}", "a"))]
+    assert len(again) == MAX_KEPT + 1
+    assert [probing.skips(part(f"b{n}", "a")) for n in range(MAX_KEPT + 1)] == [True] * MAX_KEPT + [False]
 
 
 def test_the_end_gives_everything_back() -> None:
