@@ -127,8 +127,8 @@ class Worker:
         """What the process makes of *value*, behind which *body* goes as it is, where there is one.
 
         *ended* is called when the process is done with it, even when no one waits for the answer.
-        The future raises WorkerGone, WorkerDied. Raises WorkerGone, without a call of *ended*, where no
-        process runs.
+        The future raises WorkerGone, WorkerDied. Raises WorkerGone, without a call of *ended*,
+        where no process runs.
         """
         process = self._process
         if process is None or process.stdin is None:
