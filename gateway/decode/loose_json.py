@@ -21,10 +21,10 @@ _TRAILING = "after document"
 """In what orjson states where a whole document stands and more behind it: nothing to remedy."""
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ALONE = re.compile(rb"%(high)b(?!%(low)b)|(?<!%(high)b)%(low)b" % {b"high": _HIGH, b"low": _LOW})
-"""Half a pair, where no backslash is escaped."""
-_REPLACEMENT = rb"\\ufffd"
-"""As a template: as long as what it replaces, so nothing moves."""
+_ALONE = re.compile(rb"(?:%(high)b(?!%(low)b)|(?<!%(high)b)%(low)b){1,4096}+" % {b"high": _HIGH, b"low": _LOW})
+"""Halves of pairs, as many as follow each other, where no backslash is escaped."""
+_REPLACEMENT = rb"\ufffd"
+"""As long as what it replaces, so nothing moves."""
 MAX_TEXTS: Final = 2_000_000
 """In which a word is looked for; a document of a million values has no more."""
 _NO_JSON = b"\0"
@@ -56,7 +56,11 @@ def whole_escapes(text: bytes) -> bytes:
     if not _HALF.search(text) or _NO_JSON in text:
         return text
     pairs = text.replace(rb"\\", _NO_JSON * 2)
-    return _ALONE.sub(_REPLACEMENT, pairs).replace(_NO_JSON * 2, rb"\\")
+    mended = bytearray(pairs)
+    for match in _ALONE.finditer(pairs):
+        start, end = match.span()
+        mended[start:end] = _REPLACEMENT * ((end - start) // len(_REPLACEMENT))
+    return bytes(mended).replace(_NO_JSON * 2, rb"\\")
 
 
 def _mended(text: bytes) -> bytes:

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.slow
 
 TOGETHER = {"settle": "3s", "metrics_settle": "3s"}
 """Time enough to report one thing in several requests, on a busy machine too."""
+ALL_TOGETHER = {"settle": "12s", "metrics_settle": "12s"}
+"""Time enough for the reports of all assistants."""
 AT_ONCE = {"settle": "100ms", "metrics_settle": "100ms"}
 """For what comes late."""
 
@@ -284,7 +286,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A gateway of its own, which is sent all runs: first all reports of one
     signal, then those of the next.
     """
-    with running(tmp_path_factory.mktemp("assistants"), TOGETHER) as gateway:
+    with running(tmp_path_factory.mktemp("assistants"), ALL_TOGETHER) as gateway:
         telling = Telling(gateway)
         tell_of_assistants(gateway.intake_url, request.param)
         telling.settled()

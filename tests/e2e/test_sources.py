@@ -100,6 +100,7 @@ def test_a_body_of_40_mb_is_taken_in_little_memory_and_bad_lines_cost_only_thems
         lines[n] = b'{"request": {"id": "CANARY-7Q cut sh'
     body = b"\n".join(lines)
     assert len(body) > 40 * MIB
+    assert send(f"{gateway.intake_url}/v1/sources/kong", lines[0][:-1] + b" " * MIB)[0] == 400  # both processes run now
     before, highest = _memory(gateway), 0
     sender = _Sending(f"{gateway.intake_url}/v1/sources/kong", body)
     sender.start()

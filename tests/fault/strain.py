@@ -50,7 +50,8 @@ class Limits(NamedTuple):
 
     def most_mib(self, senders: int) -> dict[str, int]:
         """How much each process may grow by beside so many senders: as docs/promises.md has it."""
-        return {"main": self.in_flight + 3 * self.body + senders // 4 + 32, "worker": 2 * self.body + 48}
+        worker = 2 * self.body + 48
+        return {"main": self.in_flight + 3 * self.body + senders // 4 + 32, "worker": worker, "worker 2": worker}
 
 
 class Case(NamedTuple):

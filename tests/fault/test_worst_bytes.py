@@ -14,6 +14,7 @@ import pytest
 from tests.fault.worst_bytes import CONFIG, NOWHERE
 from tests.support.gateway_process import GatewayProcess
 from tests.support.large_sender import LargeSender
+from tests.support.native import needs_native
 from tests.support.otlp_bytes import field
 from tests.support.process_cpu import cpu_s
 from tests.support.raw_posts import Posts, Sent
@@ -94,7 +95,15 @@ class Costs:
         return [line for line in self._gateway.log.read_text().splitlines() if "worker ended" in line]
 
 
-@pytest.fixture(scope="module", params=["http native", "http python", "grpc native", "grpc python"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("http native", marks=needs_native),
+        "http python",
+        pytest.param("grpc native", marks=needs_native),
+        "grpc python",
+    ],
+)
 def costs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Costs]:
     transport, reader = request.param.split()
     with pytest.MonkeyPatch.context() as patch:

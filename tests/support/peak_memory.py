@@ -33,7 +33,7 @@ class PeakMemory:
 
 def processes_of(pid: int) -> dict[str, int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    names = ["worker", *(f"child {number}" for number in range(2, len(children) + 1))]
+    names = ["worker", *(f"worker {number}" for number in range(2, len(children) + 1))]
     return {"main": pid} | dict(zip(names, map(int, children), strict=False))
 
 
