@@ -179,13 +179,12 @@ class GrpcConnection(asyncio.Protocol):
         return Call(stream_id, path, headers, self._peer, self._subject, self)
 
     def _read_or_pause(self) -> None:
-        is_paused = bool(self._pieces) or self._unread_s is not None
-        if self._transport is None or self._transport.is_closing() or is_paused == self._is_paused:
+        was_paused, self._is_paused = self._is_paused, bool(self._pieces) or self._unread_s is not None
+        if self._transport is None or self._transport.is_closing():
             return
-        self._is_paused = is_paused
-        if is_paused:
-            self._transport.pause_reading()
-        else:
+        if self._is_paused:
+            self._transport.pause_reading()  # again: handing on what came before resumes it
+        elif was_paused:
             self._transport.resume_reading()
 
     # ---- writing

@@ -16,14 +16,14 @@ from gateway.config.values import TcpAddress
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.grpc import connection, streams
 from gateway.grpc.connection import GrpcConnection
-from gateway.grpc.frame_guard import FREE_FRAMES
+from gateway.grpc.frame_guard import FRAMES_AT_ONCE, FREE_FRAMES
 from tests.support.grpc_calls import TRACES
 from tests.support.http2_client import Http2Client, http2, message
 from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
 
-HEADERS, SETTINGS, PING, CONTINUATION = 1, 4, 6, 9
+HEADERS, SETTINGS, PING, CONTINUATION, UNKNOWN = 1, 4, 6, 9, 0xEE
 END_HEADERS = 4
 CALL = b"\x83\x86" + b"".join(
     b"\0" + text_of(name) + text_of(value)
@@ -202,3 +202,28 @@ def connections(gateway: Gateway) -> list[GrpcConnection]:
     import gc  # noqa: PLC0415 - nothing else knows them
 
     return [each for each in gc.get_objects() if type(each) is GrpcConnection and each._transport is not None]
+
+
+async def test_an_admitted_connection_is_read_no_faster_than_its_frames_are_worked_on(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 0
+    work = GrpcConnection._work
+
+    def counted(self: GrpcConnection) -> None:
+        nonlocal most
+        most = max(most, sum(map(len, self._pieces)))
+        work(self)
+
+    monkeypatch.setattr(GrpcConnection, "_work", counted)
+    assert isinstance(gateway.ports.grpc, TcpAddress)
+    async with http2(gateway.ports.grpc.host, gateway.ports.grpc.port) as client:
+        preface = client.h2.data_to_send()
+        before = frame(UNKNOWN, 0, 0, bytes(4 * incoming.PIECE_BYTES - len(preface) - 9))
+        # The call is in the second part of what is handed on at once, with much behind it.
+        call = frame(UNKNOWN, 0, 0, b"") * (FRAMES_AT_ONCE + 10) + frame(HEADERS, END_HEADERS, 1, CALL)
+        client.write(preface + before + call + frame(UNKNOWN, 0, 0, bytes(256)) * 64_000)
+        await client.flush()
+        await until_true(lambda: any(each._is_admitted for each in connections(gateway)), what="admitted")
+        await until_true(lambda: not any(each._pieces for each in connections(gateway)), what="read")
+    assert most <= 2 * incoming.READ_BYTES
