@@ -47,6 +47,7 @@ class Call:
         "content_length",
         "has_headers",
         "headers",
+        "is_admitted",
         "is_half_closed",
         "is_over",
         "path",
@@ -77,6 +78,8 @@ class Call:
         self.content_length: int | None = None
         """Nothing announces it."""
         self.protocol = protocol
+        self.is_admitted = False
+        """It showed a key that is accepted, or none is needed."""
         self.is_half_closed = False
         """The client has sent everything."""
         self.is_over = False

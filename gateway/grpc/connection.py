@@ -121,8 +121,8 @@ class GrpcConnection(asyncio.Protocol):
             self.incoming.admitted()
 
     def rejected(self) -> None:
-        """A call showed no key that is accepted."""
-        if self.incoming is not None:
+        """A call showed no key that is accepted. A proxy's connection has calls of others, too."""
+        if self.incoming is not None and not (self._streams is not None and self._streams.has_admitted):
             self.incoming.rejected()
 
     # ---- reading

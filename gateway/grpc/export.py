@@ -116,6 +116,7 @@ class ExportCall:
             if exports.calls > MAX_ALL_CALLS:
                 raise Overloaded("too many calls are under way")
             self._key = exports.admission.admit(call, call.path, INGEST_SCOPE, hold)
+            call.is_admitted = True
             if hold.requests > max(1, MAX_CALLS - exports.calls):
                 raise Overloaded("too many calls of this sender are under way")
         except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.decide`
@@ -188,6 +189,7 @@ class ExportCall:
         call = self._call
         answer, text = self._exports.receiver.decide(error, call.path, call.headers, call.remote)
         if isinstance(error, Unauthenticated):
+            call.is_admitted = False
             call.protocol.rejected()
         if answer.status in TO_COME_AGAIN:
             self._hold.give_back_quota()

@@ -119,6 +119,11 @@ class Streams:
         """Calls that are under way."""
         return len(self._calls)
 
+    @property
+    def has_admitted(self) -> bool:
+        """Whether one of them showed a key that is accepted."""
+        return any(call.is_admitted for call, _ in self._calls.values())
+
     def receive(self, data: bytes) -> None:
         """Work on the next bytes of the client. Raises H2Error."""
         for event in self.h2.receive_data(data):

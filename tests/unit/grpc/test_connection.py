@@ -19,12 +19,15 @@ from gateway.grpc.connection import GrpcConnection
 from gateway.grpc.frame_guard import FRAMES_AT_ONCE, FREE_FRAMES
 from tests.support.grpc_calls import TRACES
 from tests.support.http2_client import Http2Client, http2, message
+from tests.support.large_uploads import UNKNOWN_FIELD
+from tests.support.otlp_bytes import field
 from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import ANY_PORT, running_gateway
 from tests.support.spans import call_span
 
 HEADERS, SETTINGS, PING, CONTINUATION, UNKNOWN = 1, 4, 6, 9, 0xEE
 END_HEADERS = 4
+UNAUTHENTICATED = 16
 CALL = b"\x83\x86" + b"".join(
     b"\0" + text_of(name) + text_of(value)
     for name, value in ((":path", TRACES), (":authority", "localhost"), ("content-type", "application/grpc"))
@@ -227,3 +230,29 @@ async def test_an_admitted_connection_is_read_no_faster_than_its_frames_are_work
         await until_true(lambda: any(each._is_admitted for each in connections(gateway)), what="admitted")
         await until_true(lambda: not any(each._pieces for each in connections(gateway)), what="read")
     assert most <= 2 * incoming.READ_BYTES
+
+
+async def test_a_key_that_is_refused_ends_no_call_of_others_on_its_connection(
+    gateway: Gateway, client: Http2Client, keyed: str
+) -> None:
+    body = message(field(UNKNOWN_FIELD, bytes(4 * incoming.MAX_BYTES)))
+    upload = client.call(more=[("authorization", keyed)])
+    await client.send(upload, body[:1000])
+    stranger = client.call(more=[("authorization", "wrong")], end=True)
+    assert (await client.answer(stranger)).status == UNAUTHENTICATED
+    await client.send(upload, body[1000:], end=True)
+    assert (await client.answer(upload)).status == 0
+
+
+async def test_a_connection_on_which_only_refused_keys_are_shown_is_not_admitted_any_more(
+    gateway: Gateway, client: Http2Client, keyed: str
+) -> None:
+    call = client.call(more=[("authorization", keyed)])
+    await client.send(call, message(b""), end=True)
+    assert (await client.answer(call)).status == 0
+    (connection,) = connections(gateway)
+    assert connection.incoming is not None
+    assert connection.incoming.is_admitted
+    stranger = client.call(more=[("authorization", "wrong")], end=True)
+    assert (await client.answer(stranger)).status == UNAUTHENTICATED
+    assert not connection.incoming.is_admitted
