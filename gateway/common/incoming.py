@@ -371,7 +371,9 @@ class IncomingConnection(asyncio.BufferedProtocol):
         """Whether `feed` has something to do."""
         if not self.is_open or self._is_unread or self._transport is None or self._transport.is_closing():
             return False
-        return bool(self._held) or (self._connections.tls is not None and self._shaking is None)
+        if self._connections.tls is not None and self._shaking is None:
+            return True
+        return bool(self._held) and not self._is_shaking  # what serves it would write beside TLS
 
     def feed(self) -> None:
         """Hand on what came; begin what it needs first."""

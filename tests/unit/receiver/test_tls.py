@@ -198,6 +198,33 @@ def test_what_comes_before_the_handshake_begins_is_part_of_it(
         assert runner.run(quick_clients()) == [200] * 40
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_request_that_comes_with_the_end_of_the_handshake_waits_for_tls(
+    tmp_path: Path, authority: Authority, server: Pair, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Else its answer would be written to the connection below TLS, in plain."""
+    had_work = []
+
+    async def request() -> int:
+        loop: Any = asyncio.get_running_loop()
+        start_tls = loop.start_tls
+
+        async def start_tls_slowly(plain: Any, connection: Any, *args: Any, **options: Any) -> Any:
+            made = await start_tls(plain, connection, *args, **options)
+            await until_true(lambda: bool(connection._held), what="request")
+            had_work.append(connection.has_work)
+            return made
+
+        async with running(tmp_path, {"http": server.files}) as running_one:
+            loop.start_tls = start_tls_slowly
+            assert isinstance(running_one.ports.http, TcpAddress)
+            return await asyncio.to_thread(quick_client, running_one.ports.http, trusting(authority))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(request()) == 200
+    assert had_work == [False]
+
+
 def quick_client(address: TcpAddress, tls: ssl.SSLContext) -> int:
     """Another one for each request: their first bytes come with the connection, as it were."""
     connection = HTTPSConnection(address.host, address.port, context=tls, timeout=HANGS_S)
