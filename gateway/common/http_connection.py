@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from gateway.common.http2_refusal import Http2Refusal
@@ -60,11 +61,23 @@ class Connection(RequestHandler):
             self._is_begun = True
             if data.startswith(HTTP2_BEGINS):
                 self._http2 = Http2Refusal(self._for_grpc(peer_of(self.transport)))
-        if self._http2 is None:
+        if self._http2 is None and (self._close or self._force_close):
+            self._receive_rest(data)
+        elif self._http2 is None:
             super().data_received(data)
             self._watch_head()
         elif self.transport is not None:
             self._answer_http2(self._http2, self.transport, data)
+
+    def _receive_rest(self, data: bytes) -> None:
+        """Of a body that is under way while the server stops: aiohttp passes over what comes."""
+        request = self._current_request
+        if request is None or self._parser is None or request.content.is_eof():
+            return
+        try:
+            self._parser.feed_data(data)
+        except HttpProcessingError:
+            self.force_close()
 
     def _answer_http2(self, refusal: Http2Refusal, transport: asyncio.Transport, data: bytes) -> None:
         transport.write(refusal.feed(data))
