@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
+from gateway.common import native
 from gateway.config.draft import Steps
 from gateway.config.model import config_schema
 
@@ -13,6 +14,8 @@ PREFIX: Final = "TELEMETRY_GATEWAY_"
 """Before every option's name in the environment: TELEMETRY_GATEWAY_LISTEN_HTTP is
 `listen.http`."""
 SHORT_NAMES: Final[Mapping[str, Steps]] = {"TELEMETRY_GATEWAY_DATA": ("data_dir",)}
+NO_OPTIONS: Final = frozenset({native.VARIABLE, "TELEMETRY_GATEWAY_BACKUP_PASSPHRASE"})
+"""Variables that are read, and set no option."""
 NEAR: Final = 0.85
 """Of 1, how much two names must be alike for one to be meant by the other."""
 _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?$")
@@ -35,7 +38,7 @@ def misspelt(names: Iterable[str]) -> dict[str, str]:
     found = {}
     for name in names:
         upper = name.upper()
-        if name in options or _OF_KUBERNETES.search(upper):
+        if name in options or name in NO_OPTIONS or _OF_KUBERNETES.search(upper):
             continue
         near = [upper] if upper in options else get_close_matches(upper, options, n=1, cutoff=NEAR)
         if near:

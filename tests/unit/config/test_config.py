@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gateway.cli import passphrase
 from gateway.cli.checking import print_check
+from gateway.common import native
 from gateway.config.draft import ConfigFaults, expand, parse_draft
 from gateway.config.environment import environment_options, misspelt
 from gateway.config.loader import load_config, validated
@@ -145,6 +147,10 @@ def test_a_variable_near_an_options_name_is_named_with_it_and_no_other_is() -> N
         "OTEL_EXPORTER_OTLP_ENDPOINT",
     ]
     assert misspelt([*meant, *others]) == meant
+
+
+def test_a_variable_that_is_read_but_sets_no_option_is_not_named_as_misspelt() -> None:
+    assert misspelt([native.VARIABLE, passphrase.VARIABLE]) == {}
 
 
 def test_every_single_valued_option_has_a_name_in_the_environment() -> None:
