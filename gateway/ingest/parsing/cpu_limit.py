@@ -5,6 +5,7 @@ The kernel ends the process, whatever it is at. Windows has no such timer: there
 """
 
 import signal
+import sys
 from typing import Final
 
 CPU_SIGNAL: Final[int] = getattr(signal, "SIGPROF", 0)
@@ -17,10 +18,10 @@ def limit_cpu(n_bytes: int) -> None:
     """Until `end_limit`, this process ends itself when it has used more CPU than a body of
     *n_bytes* may take.
     """
-    if CPU_SIGNAL:
+    if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, CPU_S + n_bytes * CPU_S_PER_BYTE)
 
 
 def end_limit() -> None:
-    if CPU_SIGNAL:
+    if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, 0)
