@@ -98,6 +98,11 @@ class Worker:
         return self._process is not None
 
     @property
+    def is_first_start(self) -> bool:
+        """Whether no process was ready so far, and none ended."""
+        return not self.is_ready and not self.done and not self.restarts
+
+    @property
     def pid(self) -> int | None:
         """Of the child; None while none runs."""
         return None if self._process is None else self._process.pid

@@ -123,10 +123,14 @@ class WorkerClient:
         return self._quick.worker.is_ready and self._quick.turns.is_free(HERE_BYTES)
 
     def takes(self, payload: Payload) -> bool:
-        """Whether it must be handed over, or that is likely to pay; ask once a payload."""
+        """Whether it must be handed over, or that is likely to pay; ask once a payload.
+
+        No one waits for the first start, which takes some tenths of a second.
+        """
         n_bytes = len(payload.body)
         if n_bytes > HERE_BYTES:
-            return True
+            self._quick.worker.want()
+            return n_bytes > QUICK_BYTES or not self._quick.worker.is_first_start
         self._note_work(n_bytes)
         if not self.is_free:
             return False

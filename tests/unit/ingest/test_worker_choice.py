@@ -8,7 +8,7 @@ from gateway.common.in_thread import HERE_BYTES
 from gateway.ingest.parsing.parse import Payload
 from gateway.ingest.parsing.process import Worker
 from gateway.ingest.parsing.turns import Turns
-from gateway.ingest.parsing.worker_client import FIRST_WORK_BYTES, TOGETHER_LEAST, WorkerClient
+from gateway.ingest.parsing.worker_client import FIRST_WORK_BYTES, QUICK_BYTES, TOGETHER_LEAST, WorkerClient
 from tests.support.workers import worker_client
 
 SMALL, LARGE = Payload("traces", b"{}"), Payload("traces", bytes(HERE_BYTES + 1))
@@ -46,6 +46,18 @@ async def test_a_large_one_is_always_handed_over_and_a_busy_process_takes_no_sma
     await arriving(client, TOGETHER_LEAST)
     monkeypatch.setattr(Turns, "is_free", lambda *_: False)
     assert not client.takes(SMALL)
+    assert client.takes(LARGE)
+
+
+async def test_no_one_waits_for_the_first_start_but_for_any_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, huge = worker_client(), Payload("traces", bytes(QUICK_BYTES + 1))
+    assert [client.takes(LARGE), client.takes(huge)] == [False, True]
+    client.worker.restarts = 1
+    assert client.takes(LARGE)
+    client.worker.restarts, client.worker.done = 0, 1
+    assert client.takes(LARGE)
+    monkeypatch.setattr(Worker, "is_ready", True)
+    client.worker.done = 0
     assert client.takes(LARGE)
 
 
