@@ -34,7 +34,7 @@ FREE_FRAMES_PER_S: Final = 50
 BYTES_OF_A_FRAME: Final = 256
 """Each so many bytes of payload earn one further frame."""
 FRAMES_OF_A_CALL: Final = 16
-"""A call that was answered with success earns so many."""
+"""A call that was answered earns so many, with success or under a key that is accepted."""
 
 _HEAD: Final = Struct(">HBBBI")
 _DATA, _HEADERS, _SETTINGS, _CONTINUATION = 0, 1, 4, 9
@@ -75,7 +75,7 @@ class FrameGuard:
         return self._in_block
 
     def earn(self) -> None:
-        """A call was answered with success."""
+        """A call was answered, with success or under a key that is accepted."""
         self._free = min(self._free + FRAMES_OF_A_CALL, MAX_FREE_FRAMES)
 
     def pieces(self, data: bytes) -> list[bytes]:

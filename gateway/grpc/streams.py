@@ -92,7 +92,9 @@ def begun() -> H2Connection:
 
 
 class Streams:
-    """*write*: called when there is something to be written; *earn*: when a call succeeded."""
+    """*write*: called when there is something to be written; *earn*: when a call that was admitted,
+    or needs no key, is answered.
+    """
 
     def __init__(
         self,
@@ -258,7 +260,7 @@ class Streams:
         self.h2.send_headers(call.stream_id, fields_of(fields), end_stream=True)
         if not call.is_half_closed:
             self._pass_over(call.stream_id)
-        if fields[0] == SUCCESS:
+        if fields[0] == SUCCESS or call.is_admitted:
             self._earn()
         self._forget(call.stream_id)
 

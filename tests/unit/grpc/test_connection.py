@@ -14,7 +14,7 @@ from gateway.app import Gateway
 from gateway.common import incoming
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import INGEST_SCOPE, Fixed
-from gateway.grpc import connection, streams
+from gateway.grpc import connection, frame_guard, streams
 from gateway.grpc.connection import GrpcConnection
 from gateway.grpc.frame_guard import FRAMES_AT_ONCE, FREE_FRAMES
 from tests.support.grpc_calls import TRACES
@@ -99,6 +99,18 @@ async def test_one_connection_may_make_many_calls_and_pings(gateway: Gateway, cl
         assert (await client.answer(stream)).status == 0
     assert gateway.spool.edge()["kept"] == 300
     assert reasons(gateway) == []
+
+
+async def test_one_connection_may_make_many_calls_that_fail_under_its_key(
+    gateway: Gateway, client: Http2Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sender does that tries again while the gateway is full."""
+    monkeypatch.setattr(frame_guard, "FREE_FRAMES_PER_S", 0)
+    for _ in range(FREE_FRAMES // 2):
+        stream = client.call()
+        await client.send(stream, message(b"\xff"), end=True)
+        assert (await client.answer(stream)).status == 3, "INVALID_ARGUMENT"
+    assert "too_many_frames" not in reasons(gateway)
 
 
 async def test_streams_beyond_what_was_announced_are_refused_alone(
