@@ -217,12 +217,14 @@ class IncomingConnections:
             self._turning = self._loop.call_later(PAUSE_FACTOR * spent_s, self._turn)
             return
         self._fed_s = now_s
-        while monotonic() - now_s < TURN_S and (connection := self._next()) is not None:
+        while (connection := self._next()) is not None:
             if connection.has_work:
                 self._fed.append(connection)
                 connection.feed()
+            if monotonic() - now_s >= TURN_S:
+                break
         self._further.extend(connection for connection in self._fed if connection.has_work)
-        if self._fed:
+        if self._fed or self._first or self._further:
             self._turning = self._loop.call_soon(self._turn)  # behind the tasks that `feed` woke
 
     def _next(self) -> "IncomingConnection | None":

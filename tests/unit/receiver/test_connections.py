@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
@@ -126,6 +127,21 @@ async def test_connections_that_show_no_key_leave_room_for_those_that_do(
     for _, writer in taken:
         writer.transport.abort()
     await asyncio.gather(*reads, return_exceptions=True)
+
+
+async def test_a_machine_that_is_slow_between_any_two_lines_forgets_no_connection(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock is later than a turn may take."""
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    ticks = count(step=2 * incoming.TURN_S)
+    monkeypatch.setattr(incoming, "monotonic", lambda: next(ticks))
+    async with asyncio.timeout(HANGS_S):
+        answers = await asyncio.gather(*(status_of(host, port, POST) for _ in range(20)))
+    assert [status.split()[1] for status, _ in answers] == ["200"] * 20
+    for _, writer in answers:
+        writer.transport.abort()
 
 
 async def test_of_connections_without_a_key_only_so_many_are_served_at_once(
