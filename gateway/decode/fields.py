@@ -79,12 +79,12 @@ def _group_end(body: bytes, at: int, end: int, number: int, steps: Meter) -> int
     return at
 
 
-def _varint(body: bytes, at: int, end: int, most_bytes: int) -> tuple[int, int]:
+def _varint(body: bytes, at: int, end: int, max_bytes: int) -> tuple[int, int]:
     """The number at *at*, and where it ends."""
     if at < end and body[at] < MORE:
         return body[at], at + 1
     value = 0
-    for n, byte in enumerate(body[at : min(at + most_bytes, end)]):
+    for n, byte in enumerate(body[at : min(at + max_bytes, end)]):
         value |= (byte & 0x7F) << 7 * n
         if byte < MORE:
             return value, at + n + 1

@@ -41,13 +41,13 @@ class Decompression:
         self.is_done = False
         """Whether the decoder came to the end and found it sound."""
 
-    def write(self, into: BytesIO, at_least_bytes: int, most_s: float = ROUND_S) -> int:
-        """Write blocks until they hold *at_least_bytes*, took *most_s* of CPU, or are all; how many
+    def write(self, into: BytesIO, at_least_bytes: int, max_s: float = ROUND_S) -> int:
+        """Write blocks until they hold *at_least_bytes*, took *max_s* of CPU, or are all; how many
         bytes they hold. Raises BadPayload, TooLarge.
         """
         size, cpu_s = 0, 0.0
         began_s = time.thread_time()
-        while size < at_least_bytes and cpu_s < most_s:
+        while size < at_least_bytes and cpu_s < max_s:
             block = next(self._blocks, None)
             if block is None:
                 self.is_done = True

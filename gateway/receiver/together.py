@@ -147,9 +147,9 @@ class TogetherReceiver:
             return raw
         bodies, left_bytes, began_s = [], MAX_BYTES, time.thread_time()
         for body in raw:
-            most_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
+            max_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
             left_s = began_s + INLINE_S - time.thread_time()
-            bodies.append(decompressed_at_once(body, decode, most_bytes, left_s))
+            bodies.append(decompressed_at_once(body, decode, max_bytes, left_s))
             left_bytes -= len(bodies[-1])
         return bodies
 
@@ -171,14 +171,14 @@ class TogetherReceiver:
                 request.handle(_ordinary)
 
 
-def decompressed_at_once(raw: bytes, decode: Decode, most_bytes: int, most_s: float) -> bytes:
+def decompressed_at_once(raw: bytes, decode: Decode, max_bytes: int, max_s: float) -> bytes:
     """The plain body; `UNREAD` where it is damaged, or has or takes more than it may."""
     undone, plain = Decompression(raw, decode), BytesIO()
     try:
-        n_bytes = undone.write(plain, most_bytes + 1, most_s)
+        n_bytes = undone.write(plain, max_bytes + 1, max_s)
     except (BadPayload, TooLarge):
         return UNREAD
-    return plain.getvalue() if undone.is_done and n_bytes <= most_bytes else UNREAD
+    return plain.getvalue() if undone.is_done and n_bytes <= max_bytes else UNREAD
 
 
 async def _ordinary(_: web.BaseRequest) -> web.StreamResponse:

@@ -139,7 +139,7 @@ class Trial:
         """Learn what the gateway costs with nothing but the honest sender."""
         began_s, cpu = time.monotonic(), self._cpu_s()
         with Stillness(self._gateway):
-            time.sleep(seconds)
+            time.sleep(seconds)  # what is measured
         self._rest_cpu = (self._cpu_s() - cpu) / (time.monotonic() - began_s)
 
     def cost(self, sent: Sent) -> Cost:
@@ -170,7 +170,7 @@ class Trial:
         """Wait until there is hardly any work left."""
         for _ in range(LOOKS):
             cpu = self._cpu_s()
-            time.sleep(0.05)
+            time.sleep(0.05)  # what is measured
             if self._cpu_s() - cpu < SETTLED_S:
                 return
 
@@ -187,7 +187,6 @@ def search(gateway: GatewayProcess, options: argparse.Namespace) -> list[str]:
     searches = [Search(decoder, chance) for decoder in decoders_of(options.transport) if options.only in decoder.name]
     with LargeSender(gateway, options.transport) as honest:
         trial = Trial(gateway, options.transport)
-        time.sleep(1)
         trial.rest()
         ends_s = time.monotonic() + 60 * options.minutes
         while time.monotonic() < ends_s:

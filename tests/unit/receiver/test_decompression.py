@@ -39,9 +39,9 @@ def test_a_round_ends_with_what_it_gave_or_with_what_it_took(monkeypatch: pytest
     clock = Clock(monkeypatch, usual_s=1.0)
     steps = [(100, 0.0625), (100, 0.0625), (0, 0.0625), (0, 0.0625), (0, 0.0625), (100, 0.0625)]
     undone, into = Decompression(b"", clock.blocks(*steps)), BytesIO()
-    assert (undone.write(into, 150, most_s=1), undone.is_done) == (200, False)
-    assert (undone.write(into, 150, most_s=0.125), undone.is_done) == (0, False)
-    assert (undone.write(into, 150, most_s=1), undone.is_done) == (100, True)
+    assert (undone.write(into, 150, max_s=1), undone.is_done) == (200, False)
+    assert (undone.write(into, 150, max_s=0.125), undone.is_done) == (0, False)
+    assert (undone.write(into, 150, max_s=1), undone.is_done) == (100, True)
     assert into.tell() == 300
 
 
@@ -104,7 +104,7 @@ def test_empty_blocks_give_the_loop_its_turn(decode: Decode) -> None:
     undone = Decompression(grammar.write(Node("", below=below)), decode)
     rounds = 0
     while not undone.is_done:
-        undone.write(BytesIO(), MIB, most_s=1e-9)
+        undone.write(BytesIO(), MIB, max_s=1e-9)
         rounds += 1
     assert rounds > 10
 
