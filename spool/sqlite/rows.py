@@ -7,14 +7,15 @@ records from one position up to, not including, another, less those that settlin
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from spool.age import Seen, age_at_start
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
 from spool.settling import MERGED, MOVED, Change, Evidence, Position
-from spool.sqlite import room
+from spool.sqlite import dead_letter_rows, room
 from spool.sqlite.chunks import (
     BODY_BYTES,
     PACKED_FACTS,
@@ -25,6 +26,7 @@ from spool.sqlite.chunks import (
     read_body,
     record_count,
 )
+from spool.sqlite.dead_letter_rows import DeadLetterRow
 from spool.sqlite.replay import side_counts
 from spool.store import Refusal
 
@@ -267,8 +269,9 @@ def set_unreadable_aside(
     counters.lane(lane).pending -= n
     counters.lane(lane).dead_lettered += n
     rest = body if isinstance(body, bytes) else b""
-    dead = ((b"" if i else rest, UNREADABLE, "its row in the spool does not hold together") for i in range(n))
-    insert_requeued(connection, lane, dead, now_ms)
+    why = "its row in the spool does not hold together"
+    dead = (DeadLetterRow(lane, UNREADABLE, why, b"" if i else rest) for i in range(n))
+    dead_letter_rows.insert(connection, dead, now_ms)
 
 
 class Waiting(NamedTuple):
@@ -402,19 +405,9 @@ def acked(
     lane.pending -= len(batch.records)
     lane.delivered += len(batch.records) - n_refused
     lane.dead_lettered += n_refused
-    dead = ((batch.records[i], x.code, x.message) for i, x in sorted(placed.items()))
-    insert_requeued(connection, batch.lane, dead, now_ms)
-    insert_counted(connection, batch.lane, counted, now_ms)
-
-
-def insert_counted(connection: sqlite3.Connection, lane: Lane, counted: Sequence[Refusal], now_ms: int) -> None:
-    """Dead letters of records that the upstream refused and did not name: one row, without a
-    record, for all of an answer.
-    """
-    connection.executemany(
-        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, x'', 0, ?)",
-        [(lane, now_ms, each.code[:64], each.message[:512], each.records) for each in counted],
-    )
+    named = (DeadLetterRow(batch.lane, x.code, x.message, batch.records[i]) for i, x in sorted(placed.items()))
+    unnamed = (DeadLetterRow(batch.lane, x.code, x.message, b"", x.records) for x in counted)
+    dead_letter_rows.insert(connection, chain(named, unnamed), now_ms)
 
 
 def buried(
@@ -430,7 +423,8 @@ def buried(
     lane = counters.lane(batch.lane)
     lane.pending -= len(batch.records)
     lane.dead_lettered += len(batch.records)
-    insert_requeued(connection, batch.lane, ((record, code, message) for record in batch.records), now_ms)
+    dead = (DeadLetterRow(batch.lane, code, message, record) for record in batch.records)
+    dead_letter_rows.insert(connection, dead, now_ms)
 
 
 def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
@@ -449,15 +443,6 @@ def forget_batch(connection: sqlite3.Connection, batch: Batch) -> Origin | None:
     connection.execute("DELETE FROM batch WHERE batch_id=?", (batch.batch_id,))
     origin: Origin | None = None if found is None else found[0]
     return origin
-
-
-def insert_requeued(
-    connection: sqlite3.Connection, lane: Lane, dead: Iterable[tuple[bytes, str, str]], now_ms: int
-) -> None:
-    connection.executemany(
-        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes) VALUES (?, ?, ?, ?, ?, ?)",
-        [(lane, now_ms, code[:64], message[:512], record, len(record)) for record, code, message in dead],
-    )
 
 
 def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) -> None:

@@ -31,7 +31,7 @@ from spool.histogram import Histogram
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
-from spool.sqlite import database, rows
+from spool.sqlite import database, dead_letter_rows, rows
 from spool.sqlite.aggregates import SqliteSeries
 from spool.sqlite.backup import back_up, remove_unfinished
 from spool.sqlite.chunks import insert_moved
@@ -787,7 +787,7 @@ class SqliteSpool:
         """Dead letters are counted anew only when something became of one."""
         counts = tuple(sorted((lane, name, n) for (lane, name), n in side_counts.read(connection).items()))
         lanes = tuple((lane, x.dead_lettered) for lane, x in counters.lanes.items())
-        state = (dead_letters.last_id(connection), lanes, counts)
+        state = (dead_letter_rows.last_id(connection), lanes, counts)
         reasons = self._dead_letters.reasons
         if state != self._counted_state:
             reasons, self._counted_state = tuple(dead_letters.by_reason(connection)), state

@@ -16,7 +16,8 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
-from spool.sqlite import unit_streams
+from spool.sqlite import dead_letter_rows, unit_streams
+from spool.sqlite.dead_letter_rows import DeadLetterRow
 from spool.sqlite.rows import Limits, Waiting
 from spool.sqlite.unit_streams import May
 from spool.sqlite.unit_totals import begin_with_sums, stream_with
@@ -291,10 +292,7 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
 def _bury(connection: sqlite3.Connection, counters: Counters, item: Item, code: str, message: str, now_ms: int) -> None:
     if not item.records:  # its stream was deleted meanwhile, and with it what this stood for
         return
-    connection.execute(
-        "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (UNIT_COST, now_ms, code[:64], message[:512], item.body, len(item.body), item.records),
-    )
+    dead_letter_rows.insert(connection, [DeadLetterRow(UNIT_COST, code, message, item.body, item.records)], now_ms)
     _ended(counters, dead_lettered=item.records)
 
 

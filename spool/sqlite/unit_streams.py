@@ -17,7 +17,8 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST
-from spool.sqlite import unit_totals
+from spool.sqlite import dead_letter_rows, unit_totals
+from spool.sqlite.dead_letter_rows import DeadLetterRow
 from spool.sqlite.unit_totals import make, stream_in_use, stream_named, stream_with, why_no_room
 from spool.store import ItemCounts
 from spool.unit_cost import (
@@ -285,10 +286,8 @@ def give_up_deletions(connection: sqlite3.Connection, counters: Counters, now_ms
         body = orjson.dumps(
             {"stream": stream.name, "kind": stream.shape.kind, "operation": DELETE_STREAM, "record": {"force": True}}
         )
-        connection.execute(
-            "INSERT INTO dead_letter (lane, buried_ms, code, message, record, bytes, records) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (UNIT_COST, now_ms, RESTORED, "the stream may hold what was sent after the backup", body, len(body), items),
-        )
+        why = "the stream may hold what was sent after the backup"
+        dead_letter_rows.insert(connection, [DeadLetterRow(UNIT_COST, RESTORED, why, body, items)], now_ms)
         connection.execute("UPDATE unit_stream SET deleting=0, forced=0 WHERE id=?", (stream_id,))
         lane = counters.lane(UNIT_COST)
         lane.pending -= items

@@ -3,10 +3,12 @@ is sent.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 LONGEST_S: Final = 20.0
+AT_ONCE: Final = 32
+"""Fewer than a listener serves of connections on which it admitted no request yet."""
 
 
 class HalfSent:
@@ -55,6 +57,14 @@ class HalfSent:
                 return await _status(self._reader), await self._reader.read()
         finally:
             self._writer.close()
+
+
+async def begin_all(begin: Sequence[Callable[[], Awaitable[HalfSent]]]) -> list[HalfSent]:
+    """Each, `AT_ONCE` at a time."""
+    begun: list[HalfSent] = []
+    for first in range(0, len(begin), AT_ONCE):
+        begun += await asyncio.gather(*(each() for each in begin[first : first + AT_ONCE]))
+    return begun
 
 
 async def _status(reader: asyncio.StreamReader) -> int:

@@ -11,6 +11,7 @@ lost, how many records are gone is unknown.
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from spool.counters import Counters, LaneCounters
 from spool.dead_letters import QUARANTINED
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
-from spool.sqlite import rows, unit_streams, unit_totals
+from spool.sqlite import dead_letter_rows, rows, unit_streams, unit_totals
+from spool.sqlite.dead_letter_rows import DeadLetterRow
 from spool.sqlite.recovery.opening import was_used
 from spool.sqlite.recovery.salvage import FINDINGS, QUARANTINE
 from spool.sqlite.recovery.summary import Summary, entry_from
@@ -266,7 +268,8 @@ def balance(connection: sqlite3.Connection, counters: Counters, lane: Lane, now_
     counted = rows.recount(connection, lane)
     missing = before.pending - counted["pending"] + before.dead_lettered - counted["dead_lettered"] if is_counted else 0
     lost = max(0, missing)
-    rows.insert_requeued(connection, lane, [(b"", QUARANTINED, "on pages that could not be read")] * lost, now_ms)
+    dead = repeat(DeadLetterRow(lane, QUARANTINED, "on pages that could not be read", b""), lost)
+    dead_letter_rows.insert(connection, dead, now_ms)
     counter.pending = counted["pending"]
     counter.dead_lettered = counted["dead_lettered"] + lost
     repeated = counter.pending + counter.dead_lettered - before.pending - before.dead_lettered

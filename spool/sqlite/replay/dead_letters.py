@@ -104,12 +104,6 @@ def lanes(connection: sqlite3.Connection) -> list[Lane]:
     return [lane for (lane,) in connection.execute("SELECT DISTINCT lane FROM dead_letter")]
 
 
-def last_id(connection: sqlite3.Connection) -> int:
-    """0 when there is none. What is refused again while others are requeued has a larger one."""
-    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM dead_letter").fetchone()
-    return int(last)
-
-
 def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
     """Counts by lane and reason, the most frequent of a lane first; what is beyond
     `MOST_REASONS` stands under `OTHER`.

@@ -19,7 +19,7 @@ from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued,
 from spool.errors import NoSuchLane, SpoolError
 from spool.forgetting import Forgotten
 from spool.record import DEVICES, UNIT_COST, Lane
-from spool.sqlite import database, forgetting, rows
+from spool.sqlite import database, dead_letter_rows, forgetting, rows
 from spool.sqlite.replay import dead_letters, ranges
 from spool.sqlite.writer import load_counters, save_counters
 
@@ -112,7 +112,7 @@ class SqliteDeadLetters:
         in new batches. Raises NoSuchLane.
         """
         await self._refuse_unknown(chosen.lanes)
-        through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
+        through_id = await self._ask(lambda connection, _: dead_letter_rows.last_id(connection))
         lanes = await self.lanes()
         replayed: dict[Lane, int] = {}
         for lane in lanes:
@@ -143,7 +143,7 @@ class SqliteDeadLetters:
         They stay counted as dead_lettered. Raises NoSuchLane.
         """
         await self._refuse_unknown(chosen.lanes)
-        through_id = await self._ask(lambda connection, _: dead_letters.last_id(connection))
+        through_id = await self._ask(lambda connection, _: dead_letter_rows.last_id(connection))
         dropped = 0
         while left := _left(most, dropped):
             drop = partial(dead_letters.drop, most=left, through_id=through_id)

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from gateway.observability.tap import Tap
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.listen import bound_port, listen, runner_for
 from spool.settling import Outcomes
-from tests.support.half_sent import HalfSent, Untouched
+from tests.support.half_sent import HalfSent, Untouched, begin_all
 from tests.support.polling import until_true
 from tests.unit.admin.test_admin import figures, pages_of
 
@@ -132,7 +133,7 @@ async def statuses_after(
     rig: Rig, rows: Sequence[Row], headers: dict[str, str], change: Callable[[], Awaitable[object]] | None
 ) -> dict[str, int]:
     """Each request -> how it is answered, where *change* comes when its body is half sent."""
-    begun = await asyncio.gather(*(rig.half_sent(row, headers) for row in rows))
+    begun = await begin_all([partial(rig.half_sent, row, headers) for row in rows])
     if change is not None:
         await change()
     answers = await asyncio.gather(*(each.finish() for each in begun))
@@ -234,7 +235,7 @@ async def test_a_body_that_trickles_ends_the_request_and_has_no_effect(rig: Rig)
     rig.body_timeout_s = 0.05
     rows = [row for row in EVERY_ROW if row.method != "GET"]
     assert {"/login", "/mcp", "/v2/keys", "/keys", "/v2/backup"} <= {row.path for row in rows}
-    begun = await asyncio.gather(*(rig.half_sent(row, rig.session()) for row in rows))
+    begun = await begin_all([partial(rig.half_sent, row, rig.session()) for row in rows])
     answers = await asyncio.gather(*(each.answer() for each in begun))
     assert {status for status, _ in answers} == {503}
     assert all(b"the body did not arrive in time" in rest for _, rest in answers)

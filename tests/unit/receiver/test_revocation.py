@@ -4,6 +4,7 @@ on every route that takes a body, none reaches the intake.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from gateway.receiver.listen import bound_port, runner_for
 from gateway.receiver.routes import BodyRoute, Route
 from gateway.receiver.server import Receiver
 from gateway.sources.catalogue import SOURCES
-from tests.support.half_sent import HalfSent, Untouched
+from tests.support.half_sent import HalfSent, Untouched, begin_all
 
 BY: Final = "ops@example.com"
 EVERY_SCOPE: Final = Fixed(frozenset(scope.name for scope in CATALOGUE))
@@ -74,7 +75,7 @@ async def rig(tmp_path: Path, keys: KeyStore) -> AsyncIterator[Rig]:
 async def statuses_after(rig: Rig, change: Change | None) -> dict[str, int]:
     """Each request -> how it is answered, where *change* comes when its body is half sent."""
     requests = rig.taking_bodies()
-    begun = await asyncio.gather(*(rig.begin(route, method) for route, method in requests))
+    begun = await begin_all([partial(rig.begin, route, method) for route, method in requests])
     if change is not None:
         await change(rig.keys)
     answers = await asyncio.gather(*(each.finish() for each in begun))

@@ -186,6 +186,19 @@ async def test_an_upstream_that_refuses_them_as_fast_as_they_come_back_keeps_no_
     assert counts(spool)[0] == 1100
 
 
+async def test_no_dead_letter_has_the_number_of_one_that_is_gone(spool: SqliteSpool) -> None:
+    """A command that takes all up to a number would take it as well, and what an operator read
+    about one would be done to another.
+    """
+    await refuse(spool, [b"a", b"b"])
+    operator = spool.operator()
+    seen = [letter.id for letter in await operator.find(Chosen(), most=9)]
+    await operator.drop_dead_letters(ALL)
+    await refuse(spool, [b"c"])
+    (letter,) = await operator.find(Chosen(), most=9)
+    assert letter.id > max(seen)
+
+
 async def test_what_can_be_chosen(spool: SqliteSpool, clock: Clock) -> None:
     await refuse(spool, [b"a"], code="one")
     clock.now_ms += 1000
