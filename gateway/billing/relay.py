@@ -8,7 +8,9 @@ connection that this gateway fills itself takes none: they would replace each ot
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypedDict
@@ -110,6 +112,7 @@ class BillingRelay:
         self._now_ms = now_ms
         self._attempts = attempts
         self._lines: dict[str, _Line] = {}
+        self._arriving: Counter[str] = Counter()
         self._queues: list[Queue] = []
         self._watching: asyncio.Task[None] | None = None
 
@@ -130,8 +133,23 @@ class BillingRelay:
             raise BadRecord("invalid_connection_id", "connection_id: 1 to 64 letters, digits, _ . and - are needed")
         if connection == self._own_connection:
             raise ConnectionInUse(OWN_CONNECTION)
-        if connection not in self._lines and len(self._lines) >= MAX_CONNECTIONS:
+        with self._room_for(connection):
+            return await self._take(connection, body, sender)
+
+    @contextmanager
+    def _room_for(self, connection: str) -> Iterator[None]:
+        """Raises Overloaded. Connections of drops that are being checked count as well."""
+        known = self._lines.keys() | self._arriving.keys()
+        if connection not in known and len(known) >= MAX_CONNECTIONS:
             raise Overloaded(f"drops for {MAX_CONNECTIONS} connections came already", retry_after_s=FULL_RETRY_S)
+        self._arriving[connection] += 1
+        try:
+            yield
+        finally:
+            self._arriving[connection] -= 1
+            self._arriving += Counter()  # without those that are at 0
+
+    async def _take(self, connection: str, body: bytes, sender: Sender) -> Receipt:
         read = await self._checked(body)
         now_ms = self._now_ms()
         new = NewDrop(

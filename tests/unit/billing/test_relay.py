@@ -5,6 +5,7 @@ service under the gateway's own key.
 import asyncio
 import io
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -358,6 +359,15 @@ async def test_what_waits_is_bounded_and_the_sender_is_asked_to_come_again(
             await sender.drop(drop)
         status, answer = await sender.post(DROPS, drop)
         assert (status, "wait for the upstream already" in answer["error"]["message"]) == (503, True)
+
+
+async def test_drops_that_come_at_once_open_no_more_connections_than_may_be(tmp_path: Path, far: Far) -> None:
+    async with sending(tmp_path, upstream=upstream_of(far.port, far.secret)) as sender:
+        paths = [f"{BASE}/c{n}/billing_drops" for n in range(relay.MAX_CONNECTIONS + 8)]
+        answers = await asyncio.gather(*(sender.post(path, body(at(1))) for path in paths))
+        assert Counter(status for status, _ in answers) == {200: relay.MAX_CONNECTIONS, 503: 8}
+        known = next(path for path, (status, _) in zip(paths, answers, strict=True) if status == 200)
+        assert (await sender.post(known, body(at(2))))[0] == 200, "a known connection goes on"
 
 
 async def test_refused_drops_are_bounded_and_the_oldest_are_given_up(
