@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test python-test explore check docs dist native native-wheels native-check go-check bench-guard lock clean
+.PHONY: demo run test quick newest python-test explore check docs dist native native-wheels native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -22,6 +22,14 @@ run: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+# The inner loop, in under a minute on two cores: linters, types, import contracts and the quick files of tests/unit.
+quick: $(VENV)/.dev
+	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m tests.quick
+
+# The newest releases of the dependencies, beyond the upper bounds of pyproject.toml too, in an environment of their own.
+newest: $(VENV)/.dev
+	$(if $(TEST_TMP),TMPDIR=$(TEST_TMP)) $(BIN)/python -m tests.newest $(TESTS)
 
 # Cases that no run had before, for so many minutes; a seed that finds something is stored, for `make test` (CONTRIBUTING.md).
 MINUTES ?= 30
