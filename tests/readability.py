@@ -7,7 +7,9 @@ is one word, a link is its text. A cell with fewer than four words holds a name,
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -61,7 +63,7 @@ def pages() -> list[Path]:
 def _texts(markdown: str, within: tuple[str, ...]) -> Iterator[str]:
     """The text of each inline element that follows a token of these types."""
     tokens = _MARKDOWN.parse(markdown)
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in pairwise(tokens):
         if token.type == "inline" and before.type in within:
             yield "".join(map(_text, token.children or ()))
 
@@ -94,13 +96,13 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=0, metavar="N", help="also print the N longest sentences")
     chosen = parser.parse_args()
     texts = {page: page.read_text() for page in chosen.pages or pages()}
-    print(f"{'':<34}{'prose':>8}{'words':>7}{f'> {LONG}':>7}{'cells':>8}{'words':>7}{f'> {LONG}':>7}")
-    for page, text in texts.items():
-        print(_row(str(page.resolve().relative_to(ROOT)), prose(text), cells(text)))
     whole = [Readability(tuple(each for t in texts.values() for each in of(t).sentences)) for of in (prose, cells)]
-    print(_row("all", *whole))
-    for sentence in sorted((each for column in whole for each in column.sentences), key=words)[::-1][: chosen.longest]:
-        print(f"\n{words(sentence)}: {sentence}")
+    lines = [f"{'':<34}{'prose':>8}{'words':>7}{f'> {LONG}':>7}{'cells':>8}{'words':>7}{f'> {LONG}':>7}"]
+    lines += [_row(str(page.resolve().relative_to(ROOT)), prose(text), cells(text)) for page, text in texts.items()]
+    lines.append(_row("all", *whole))
+    longest = sorted((each for column in whole for each in column.sentences), key=words, reverse=True)
+    lines += [f"\n{words(each)}: {each}" for each in longest[: chosen.longest]]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
-"""Hooks of MkDocs: pages that are made of the code, and links that lead out of docs/."""
+"""Hooks of MkDocs: pages that are made of the code, links that lead out of docs/, and the link to
+the glossary.
+"""
 
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -16,6 +19,8 @@ from reference import pages
 _OUT = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+(?:deploy|tests|benchmarks|gateway|spool|exporters|[A-Z]+\.md)[^)]*)\)")
 
 
+GLOSSARY = "glossary.md"
+
 SHIM = "https://unpkg.com/iframe-worker/shim"
 """What the plugin `offline` would load from elsewhere."""
 
@@ -27,8 +32,16 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """A link to a file of the repository becomes its path: the site does not hold it."""
-    return _OUT.sub(lambda link: f"{link[1]} (`{link[2].replace('../', '')}` in the repository)", markdown)
+    """A link to a file of the repository becomes its path, since the site does not hold it. Each
+    page ends with a link to the glossary.
+    """
+    inside = _OUT.sub(lambda link: f"{link[1]} (`{link[2].replace('../', '')}` in the repository)", markdown)
+    return inside if page.file.src_uri == GLOSSARY else f"{inside}\n\n{glossary_link(page.file.src_uri)}\n"
+
+
+def glossary_link(page: str) -> str:
+    """*page*: path below docs/."""
+    return f"[Glossary]({posixpath.relpath(GLOSSARY, posixpath.dirname(page) or '.')}): the words of these pages."
 
 
 def on_post_page(output: str, *, page: Page, **_: Any) -> str:

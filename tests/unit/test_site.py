@@ -174,3 +174,14 @@ def test_the_reference_has_every_option_command_and_path(site: Path) -> None:
         assert f"telemetry-gateway {name}" in commands
     assert "/v2/backup" in paths
     assert "/v1/traces" in paths
+
+
+def test_every_page_links_to_the_glossary(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.name not in ("404.html", "glossary.html")]
+    missing = [page.name for page in pages if not re.search(r'<p><a href="(\.\./)*glossary\.html">', page.read_text())]
+    assert missing == []
+
+
+def test_the_glossary_has_at_most_25_words() -> None:
+    rows = re.findall(r"^\| (?!word \|)\w", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(rows) <= 25
