@@ -18,14 +18,15 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     "spend_spike": Explanation(
         "spend spike",
         "the last 24 hours cost twice a usual day, or one hour of them four times that hour",
-        "the window that stands out is more than a day ago",
-        "Group the usage by team and model for those hours; a loop, a retry without a limit, a longer prompt or a"
-        " larger model are the usual causes. If it is intended, set it to ignored.",
+        "the unusual hours are more than a day ago",
+        "Group the usage by team and model for those hours. Usual causes are a loop, a retry without a limit, a"
+        " longer prompt or a larger model. If it is intended, set it to ignored.",
     ),
     "token_spike": Explanation(
         "token spike",
-        "the same with tokens, if the spend does not show it (no price is known)",
-        "the same",
+        "the last 24 hours used twice the tokens of a usual day, or one hour of them four times, and the"
+        " spend does not show it (no price is known)",
+        "the unusual hours are more than a day ago",
         "Group the usage by team and model for those hours, and give the model a price (pricing.file).",
     ),
     "new_model": Explanation(
@@ -37,25 +38,25 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     "budget_crossed": Explanation(
         "budget crossed",
         "a budget's threshold is crossed by what was spent, or by the forecast",
-        "the budget's period is over, or its change un-crossed the threshold",
-        "Look at the budget's filter in the usage of the period, by team and model; raise the amount if it is intended.",
+        "the budget's period is over, or after a change of the budget the threshold is no longer crossed",
+        "Look at the usage of the period by team and model, with the budget's filter. If it is intended, raise the amount.",
     ),
     "no_price": Explanation(
         "unpriced model",
         "the tokens of calls are known, their price is not",
-        "an hour passed in which all its calls had a price; or a week without such a call",
+        "for an hour all its calls had a price, or for a week there was no such call",
         "Add the model to your price file (pricing.file), or as an alias of a known model.",
     ),
     "cache_share_falling": Explanation(
         "falling cache reads",
-        "half as much of a model's input is read from a cache as in the week before",
-        "the share is back, or the week before is like it",
+        "the share of a model's input that is read from a cache fell to half of that of the week before",
+        "the share is back, or the week before has the same share",
         "Look for a prompt whose beginning changed, a cache that is switched off, or traffic to another region.",
     ),
     "missing_usage_rising": Explanation(
         "missing usage",
         "a larger share of a service's calls than before has no tokens",
-        "the share is back, or a day without calls",
+        "the share is back, or there were no calls for a day",
         "Look for streams that are read without their last chunk (stream_options.include_usage), or an"
         " instrumentation that was updated.",
     ),
@@ -68,28 +69,29 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     ),
     "ai_without_calls": Explanation(
         "AI without calls",
-        "a service reports agents and steps for 2 minutes, and neither it nor anything else in its traces reports a"
-        " call of a model",
-        "calls or usage metrics of the service arrive, or a day without such spans",
-        "Turn on the instrumentation of the model client beside the agent framework's.",
+        "for 2 minutes a service reports agents and steps, and neither it nor anything else in its traces reports a call"
+        " of a model",
+        "calls or usage metrics of the service arrive, or there were no such spans for a day",
+        "Also turn on the instrumentation of the model client, in addition to the agent framework's.",
     ),
     "error_burst": Explanation(
         "error burst",
-        "a quarter of the calls of a provider or service fail, three times what is usual",
-        "two hours without it",
-        "Of a provider, check its status page and your limits; of a single service, its key and its last deployment.",
+        "a quarter of the calls of a provider or service fail, and that is three times the usual share",
+        "there was no burst for two hours",
+        "If a provider fails, check its status page and your limits. If a single service fails, check its key and its last"
+        " deployment.",
     ),
     "held_lane": Explanation(
         "held lane",
         "a lane with records to send is held or off for 3 minutes, or only retries for 15",
-        "it moves",
-        "The title states the reason. Nothing is lost while the lane is held, up to spool.max_age.",
+        "the lane delivers again",
+        "The title has the reason. Nothing is lost while the lane is held, up to spool.max_age.",
     ),
     "dead_letters": Explanation(
         "dead letters",
         "the upstream refused records, and they are kept",
         "they were requeued, dropped or expired",
-        "Look at them under Dead letters; replay them once the cause is gone, or drop them.",
+        "Look at them under Dead letters. When the cause is gone, replay them, or drop them.",
     ),
     "silent_device": Explanation(
         "silent device",
