@@ -17,19 +17,19 @@ MISSING_SHARE: Final = 0.05
 REFUSED_WITHIN_MS: Final = 3_600_000
 
 USAGE_REMEDY: Final = (
-    "have it report tokens: for streams most clients need an option (stream_options.include_usage), and"
+    "have it report tokens. For streams most clients need an option (stream_options.include_usage);"
     " docs/senders has each sender's settings"
 )
-SILENT_REMEDY: Final = "see whether it still runs, and whether its endpoint and key are this gateway's"
+SILENT_REMEDY: Final = "check that it still runs, and that its endpoint and key are this gateway's"
 REFUSED_REMEDIES: Final[Mapping[str, str]] = {
     "no_key": "give it the header Authorization with a key of `keys create`",
-    "key_unknown_or_disabled": "`keys list`: is its key there, and enabled?",
-    "keys_differ": "it shows two keys: take one away; a proxy may add one",
+    "key_unknown_or_disabled": "check with `keys list` that its key is there and enabled",
+    "keys_differ": "it sends two keys. Remove one; a proxy may add one",
     "scope_missing": "give its key the scope (`keys edit --scope`)",
     "over_quota_requests": "raise the key's requests_per_minute, or have it send larger batches",
     "over_quota_bytes": "raise the key's bytes_per_minute",
     "too_large": "have it send smaller batches, or raise limits.max_body_bytes",
-    "bad_payload": "it sends what cannot be read: compare its format with the path it posts to",
+    "bad_payload": "its data cannot be read. Compare its format with the path that it posts to",
     "unsupported_media": "correct its Content-Type",
     "not_signed": "set the signing secret of the source on both sides",
     "signature_wrong": "compare the signing secrets of both sides",
@@ -54,7 +54,7 @@ def warnings_of(activity: Activity, now_ms: int) -> Iterator[Warned]:
         yield Warned("silent", f"silent for {hours:.1f} h; its longest silence was {longest:.1f} h", SILENT_REMEDY)
     if activity.calls >= CALLS_LEAST and activity.without_usage > MISSING_SHARE * activity.calls:
         percent = 100 * activity.without_usage / activity.calls
-        yield Warned("missing_usage", f"{percent:.0f} % of its calls state no tokens", USAGE_REMEDY)
+        yield Warned("missing_usage", f"{percent:.0f} % of its calls report no tokens", USAGE_REMEDY)
 
 
 def refused(activity: Activity, now_ms: int) -> Iterator[Warned]:

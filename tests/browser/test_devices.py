@@ -58,7 +58,7 @@ def test_a_device_is_blocked_and_unblocked(browser: Browser, looks: Looks, gatew
     )
     assert not browser.has_button("Block")
     browser.press_by_keyboard("Unblock")
-    assert "The device is enrolled anew." in browser.text
+    assert "The device is enrolled again." in browser.text
     if name == ODD:
         browser.scripts(run=True)
         assert looks.faults("device") == []
@@ -66,7 +66,7 @@ def test_a_device_is_blocked_and_unblocked(browser: Browser, looks: Looks, gatew
 
 def test_the_upstream_is_asked_and_a_device_forgotten(browser: Browser, gateway: GatewayProcess) -> None:
     browser.log_in(gateway).visit("/devices").press("build-server").press("Ask the upstream")
-    assert "The upstream states that the device is known" in browser.text
+    assert "The upstream says that the device is known" in browser.text
     browser.press("Forget")
     assert "The device is forgotten." in browser.text
     assert "build-server" not in browser.texts("tbody th")

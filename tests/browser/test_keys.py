@@ -43,7 +43,7 @@ def test_a_key_is_made_and_its_secret_shown_once(browser: Browser, looks: Looks,
     browser.until(lambda: browser.find("#copied").text == "Copied", "copied")
     post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": secret})
 
-    browser.press("I have kept it")
+    browser.press("I have saved it")
     assert browser.find("h1").text == NAME
     for path in (browser.path, "/keys", "/keys/new", "/settings"):
         assert not SECRET.search(browser.visit(path).source)
@@ -58,7 +58,7 @@ def test_a_key_with_fixed_scopes_is_edited_disabled_enabled_and_deleted(
 ) -> None:
     browser.log_in(gateway).scripts(run=False)
     browser.visit("/keys/new").fill("Name", "events").tick("Fixed scopes").tick("events_v1:create_event")
-    browser.press("Create the key").press("I have kept it")
+    browser.press("Create the key").press("I have saved it")
     browser.fill("Name", "usage events").fill("Description", "of the shop").fill("Labels", "team=shop\nproject=x")
     browser.tick("unit-cost_v1:manage_telemetry_records").press_by_keyboard("Save")
     assert "“usage events” is saved." in browser.text

@@ -45,7 +45,7 @@ def test_a_link_leads_to_one_group_and_back(overview: Browser) -> None:
     overview.press("7 days")
     assert "range=7d" in overview.path
     assert "team=search" in overview.path, "the filter stays"
-    overview.press("Team: search, take away")
+    overview.press("Team: search, remove")
     assert "team=" not in overview.path
     overview.find("#by-model").find_element("xpath", "..").find_element("tag name", "a").click()
     overview.until(lambda: overview.path.startswith("/usage?"), "the list of models")

@@ -112,7 +112,7 @@ def test_doctor_names_who_leaves_usage_out_with_the_remedy(gateway: GatewayProce
     for number in range(25):
         httpx.post(f"{gateway.intake_url}/v1/traces", content=silent_call(f"more-{number}"), headers=PROTOBUF)
     ended = run_command(gateway, "doctor", "--json")
-    found = [each for each in ended.json["findings"] if "state no tokens" in each["text"]]
+    found = [each for each in ended.json["findings"] if "report no tokens" in each["text"]]
     assert [each["level"] for each in found] == ["warning"]
     assert found[0]["text"].startswith("app (otlp.traces)")
     assert "stream_options.include_usage" in found[0]["remedy"]

@@ -96,7 +96,7 @@ async def replay(request: web.Request) -> web.Response:
     replayed = sum(answer["replayed"].values())
     text = f"{plural(replayed, 'record is', 'records are')} pending again."
     if answer["skipped"]:
-        text += f" {plural(answer['skipped'], 'record was', 'records were')} skipped: its lane is not set up, or its bytes are damaged."
+        text += f" {plural(answer['skipped'], 'record was', 'records were')} skipped. The lane is not set up, or the bytes are damaged."
     return see(request, LIST, text)
 
 

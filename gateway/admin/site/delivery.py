@@ -12,11 +12,11 @@ from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, Status
 
 MOST_REASONS: Final = 50
 LIVENESS: Final[Mapping[str | None, str]] = {
-    "ok": "answers and takes a key",
-    "key_rejected_or_scope_missing": "answers, and refuses the key that may read insights",
-    "unreachable": "does not answer",
-    "no_key": "no key of the gateway may ask it",
-    None: "not asked yet",
+    "ok": "it answers and accepts a key",
+    "key_rejected_or_scope_missing": "it answers, but refuses the key for the scope insights:read_insights",
+    "unreachable": "it does not answer",
+    "no_key": "unknown. No configured key has the scope insights:read_insights",
+    None: "not checked yet",
 }
 """What was found of the upstream, in words."""
 

@@ -33,22 +33,22 @@ class DeviceAction(NamedTuple):
 
 
 BLOCK: Final = DeviceAction(
-    "block", "Block", "refuse all that it sends, and send nothing for it", "The device is blocked.", operations.BLOCK,
+    "block", "Block", "refuse all its data, and send nothing for it", "The device is blocked.", operations.BLOCK,
     "danger",
 )  # fmt: skip
 UNBLOCK: Final = DeviceAction(
-    "unblock", "Unblock", "end the block or quarantine, and enrol it anew", "The device is enrolled anew.",
+    "unblock", "Unblock", "end the block or quarantine, and enrol it again", "The device is enrolled again.",
     operations.UNBLOCK, "primary",
 )  # fmt: skip
 ENROLL: Final = DeviceAction(
-    "enroll", "Enrol anew", "enrol it at the upstream under a new epoch", "The device is enrolled anew.",
+    "enroll", "Enrol again", "enrol it at the upstream under a new epoch", "The device is enrolled again.",
     operations.ENROLL,
 )  # fmt: skip
 PING: Final = DeviceAction(
     "ping", "Ask the upstream", "ask whether the upstream knows it", "", operations.PING,
 )  # fmt: skip
 FORGET: Final = DeviceAction(
-    "forget", "Forget", "delete it here; at its next contact it is new", "The device is forgotten.",
+    "forget", "Forget", "delete it here; at its next contact it is a new device", "The device is forgotten.",
     operations.FORGET, "danger",
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ def handler(action: DeviceAction) -> Callable[[web.Request], Awaitable[web.Respo
 def pinged(answer: dict[str, Any]) -> str:
     """The upstream's answer in a sentence."""
     said = f": {answer['message']}" if answer.get("message") else "."
-    return f"The upstream states that the device is {answer['answer']}{said}"
+    return f"The upstream says that the device is {answer['answer']}{said}"
 
 
 def device_path(device_id: str) -> str:

@@ -58,7 +58,7 @@ def labels_in(typed: Mapping[str, str]) -> dict[str, str]:
             name, is_pair, value = line.partition("=")
             if not is_pair:
                 fault = f"line {number}: name=value is needed"
-                raise FormFault("Nothing was changed: see the fields marked below.", {"labels": fault}, typed)
+                raise FormFault("Nothing was changed. See the fields marked below.", {"labels": fault}, typed)
             labels[name.strip()] = value.strip()
     return labels
 

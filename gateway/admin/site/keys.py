@@ -108,7 +108,7 @@ async def delete(request: web.Request) -> web.Response:
     typed = form.get("typed_name", "")
     body = {"name": typed, **by_in(form)}
     await change(request, operations.DELETE, store_of(request), body, {"typed_name": typed}, {"name": "typed_name"})
-    return see(request, LIST, f"“{typed.strip()}” is deleted: it is refused from now on.")
+    return see(request, LIST, f"“{typed.strip()}” is deleted. It is refused from now on.")
 
 
 def by_in(form: Mapping[str, str]) -> dict[str, str]:

@@ -76,7 +76,7 @@ def query_of(request: web.Request) -> tuple[tuple[str, str], ...]:
 def form_fault(error: Exception, typed: Mapping[str, str], names: Mapping[str, str]) -> FormFault:
     status = error.status if isinstance(error, InsightError) else answer_for(error).status
     fields = {names.get(name, name): text for name, text in faults_by_field(str(error)).items()}
-    message = "Nothing was changed: see the fields marked below." if fields else str(error)
+    message = "Nothing was changed. See the fields marked below." if fields else str(error)
     return FormFault(message, fields, typed, status)
 
 

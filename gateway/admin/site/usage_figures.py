@@ -172,7 +172,7 @@ def of_calls(title: str, part: int, calls: int, note: str = "") -> Figure:
 
 def cache_share(sums: UsageSums) -> Figure:
     if not sums.cacheable_tokens:
-        return Figure("Input read from cache", words.UNKNOWN, "", "no call states its cache reads")
+        return Figure("Input read from cache", words.UNKNOWN, "", "no call reports its cache reads")
     share = words.share(sums.cached_tokens or 0, sums.cacheable_tokens)
     return Figure("Input read from cache", share, "", f"{words.number(sums.cache_read_tokens)} tokens")
 

@@ -128,7 +128,7 @@ def test_calls_without_usage_are_a_warning_from_five_percent_on(senders: Senders
     assert list(warnings_of(activity, clock())) == []
     senders.sent("k", "otlp.traces", "", [("bot", 10, 10, 10)], 1, 10)
     (warned,) = warnings_of(activity, clock())
-    assert (warned.code, warned.text) == ("missing_usage", "14 % of its calls state no tokens")
+    assert (warned.code, warned.text) == ("missing_usage", "14 % of its calls report no tokens")
 
 
 async def test_senders_are_kept_over_a_restart(database: Database, clock: Clock) -> None:
