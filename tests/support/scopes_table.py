@@ -1,4 +1,4 @@
-"""docs/scopes.md from the code: `python -m tests.support.scopes_table` writes it anew.
+"""docs/scopes.md from the code: `python -m tests.support.scopes_table` writes it again.
 
 Which route has which scope is read from the two OpenAPI documents, which tests hold to the routes.
 """
@@ -18,22 +18,22 @@ from gateway.sources.catalogue import SOURCES
 PAGE = Path(__file__).parents[2] / "docs" / "scopes.md"
 TEXT = """# Scopes
 
-Every scope of the catalogue, and what it guards here: at the gateway for an inbound key (senders' port
-and admin port; the admin token needs no scope), and at the local service. *Opens nothing*: a key can
-have the scope, and nothing there asks for it; `keys scopes` and the page's form of a key mark such
-scopes for the gateway. What the gateway's own keys to the upstream need:
+This page lists every scope of the catalogue and what it allows here. At the gateway that is for an
+inbound key, on the senders' port and the admin port. The admin token needs no scope. *Opens nothing*
+means: a key can have the scope, but no path there needs it. `keys scopes` and the page's form of a key
+mark such scopes for the gateway. The gateway's own keys to the upstream:
 [configuration.md](configuration.md#keys-to-the-service).
 
-AI gateways' own paths stand as `/v1/sources/…`; the few that clients choose themselves
-([formats.md](formats.md)) need the same scope. A GET takes HEAD too. No scope stands for another one:
-a fixed key has what it lists, a managed key what its use cases grant now. A first heartbeat enrols
-its device only where the key has `ai-control-plane:enroll-device` as well, and a ping enrols none
-([devices.md](devices.md#what-enrols)).
+Paths of AI gateways are listed as `/v1/sources/…`. The few paths that clients choose themselves
+([formats.md](formats.md)) need the same scope. A GET takes HEAD too. No scope includes another one. A
+fixed key has the scopes that it lists. A managed key has the current scopes of its use cases. A first
+heartbeat enrols its device only if the key also has `ai-control-plane:enroll-device`. A ping enrols no
+device ([devices.md](devices.md#what-enrols)).
 """
 NAMES = """
 ## What else is a name
 
-Statements of the published interface that nothing here acts on; all others have a test each
+These statements of the published interface have no effect here. All others have a test each
 (`tests/conformance/service_interface`).
 
 | part | statement | here |
@@ -43,7 +43,7 @@ Statements of the published interface that nothing here acts on; all others have
 | 1 | manage roles and read permission sets | keys may have the scopes; who may change keys is [configured](keys.md#operators) |
 | 1, 5.6 | savings recommendations with their comments, and resource tags | keys may have the scopes |
 | 5 | ai-hub:mcp: tools that write, and a person's sign-in | the tools read, under a key |
-| 2.3, 4.3, 6, 7, 8, 9 | what the text states to be "not shown" | chosen here: [lists.md](lists.md), [api.md](api.md) |
+| 2.3, 4.3, 6, 7, 8, 9 | what the text calls "not shown" | chosen here: [lists.md](lists.md), [api.md](api.md) |
 """
 NONE = "*opens nothing*"
 NATIVE = {path for path in gateway_document()["paths"] if path.startswith("/api/")} | {
