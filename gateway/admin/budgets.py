@@ -76,7 +76,7 @@ SHOW: Final = Operation(
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeBudget", tag=_TAG, summary="Change some of its fields",
-    text="A threshold that alerted in this period alerts again only where the change un-crossed it.",
+    text="A threshold that alerted in this period alerts again only if this change made it no longer crossed.",
     scope="budgets:update_budget", handler=change, body=BudgetChange, errors=(409, 503),
     answer=Answer("The budget as it is now.", "BudgetAnswer"),
 )  # fmt: skip

@@ -67,7 +67,7 @@ class EnrollAll(Body):
 
     all: Annotated[
         Literal[True],
-        Field(description="true, to enrol every device anew (for one: POST /v2/devices/{device_id}/enroll),"),
+        Field(description="true, to enrol every device again (for one: POST /v2/devices/{device_id}/enroll),"),
     ]
 
 
@@ -197,27 +197,27 @@ def _unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Dev
     device = _found(device_id, connection)
     if device.state not in {"blocked", "quarantined"}:
         raise BadPayload(f"the device is {device.state}: only a blocked or quarantined one can be unblocked")
-    return _anew(connection, device, now_ms)
+    return _enrol_again(connection, device, now_ms)
 
 
 def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
     device = _found(device_id, connection)
     if device.state == "blocked":
         raise BadPayload("the device is blocked: unblock it first")
-    return _anew(connection, device, now_ms)
+    return _enrol_again(connection, device, now_ms)
 
 
 def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
-    """Enrol anew every device but those blocked, quarantined or about to
+    """Enrol again every device but those blocked, quarantined or about to
     enrol for the first time.
     """
     devices = rows.chosen(connection, "state NOT IN ('blocked', 'quarantined', 'pending', 'enrolling')", ())
     for device in devices:
-        _anew(connection, device, now_ms)
+        _enrol_again(connection, device, now_ms)
     return len(devices)
 
 
-def _anew(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
+def _enrol_again(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
     """Enrol under a new epoch, so that neither side takes the enrolment for a repeat."""
     if device.state in ENROLS and device.state != "reenrolling":
         return device
@@ -266,7 +266,7 @@ LIST: Final = Operation(
 )  # fmt: skip
 ENROLL_ALL: Final = Operation(
     method="POST", path=DEVICES_PATH + "/enroll", id="enrollAllDevices", tag=_TAG,
-    summary="Enrol every device anew, for an upstream that lost them all",
+    summary="Enrol every device again, for an upstream that lost them all",
     handler=enroll_all, body=EnrollAll, answer=Answer("They are enrolled one after the other.", _ENROLLING),
 )  # fmt: skip
 SHOW: Final = Operation(
@@ -290,7 +290,7 @@ BLOCK: Final = Operation(
 )  # fmt: skip
 UNBLOCK: Final = Operation(
     method="POST", path=_ONE + "/unblock", id="unblockDevice", tag=_TAG,
-    summary="End a block or a quarantine, and enrol the device anew",
+    summary="End a block or a quarantine, and enrol the device again",
     handler=changed_by(_unblock), body=DeviceChange, is_body_needed=False, note=_noted("unblock"), answer=_AS_IT_IS_NOW,
 )  # fmt: skip
 ENROLL: Final = Operation(

@@ -67,7 +67,7 @@ def token_of(data_dir: Path, role: Role, random_bytes: RandomBytes) -> Secret:
     text = read_or_create(path, lambda: fresh(random_bytes).encode() + b"\n").decode("ascii", "replace").strip()
     if TOKEN_FORM.fullmatch(text) is None:
         raise OSError(
-            f"{path} holds no token: {TOKEN_MIN_CHARS} printable ASCII characters or more are needed; deleted, it is made anew"
+            f"{path} holds no token: {TOKEN_MIN_CHARS} printable ASCII characters or more are needed. Delete the file to get a new one"
         )
     return Secret(text)
 
