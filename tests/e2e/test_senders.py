@@ -92,7 +92,7 @@ def test_the_page_names_what_is_wrong_and_what_to_do(gateway: GatewayProcess) ->
     token = (gateway.data_dir / "admin-token").read_text().strip()
     page = httpx.get(f"{gateway.admin_url}/senders", headers={"Authorization": token}).text
     assert "requests are refused: bad_payload" in page
-    assert "It sends what cannot be read" in page
+    assert "Its data cannot be read" in page
     assert PYTHON in page
 
 
