@@ -132,11 +132,11 @@ class Run:
             case "not understood":
                 assert (counts, state) == ((0, 0, 3), "held")
                 assert "the answer is not understood: it" in reason
-                assert self.sizes[:3] == [3, 3, 1], "the same bytes, then halves"
+                assert (self.sizes[:2], self.sizes[2] in {1, 2}) == ([3, 3], True), "the same bytes, then halves"
                 assert self.repeats_the_first()
             case "ambiguous":
                 assert (counts, state) == ((0, 0, 3), "retrying")
-                assert self.sizes[:3] == [3, 3, 1]
+                assert (self.sizes[:2], self.sizes[2] in {1, 2}) == ([3, 3], True)
                 assert self.repeats_the_first()
             case "no answer":
                 assert (counts, state, set(self.sizes)) == ((0, 0, 3), "retrying", {3})
