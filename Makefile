@@ -1,4 +1,5 @@
-# The two commands of the README are `make demo` and `make test`. Nothing but Python 3.11+ is needed beforehand.
+# The two commands of the README are `make demo` and `make test`. Nothing but Python 3.11+ is needed beforehand;
+# where cargo is, the native reader (native/) is built, too.
 PYTHON ?= python3
 # Most tests wait for processes: on two cores three at a time take half the time of one.
 JOBS ?= 3
@@ -10,8 +11,12 @@ PYTHON_TESTS := tests/e2e/test_canary.py tests/e2e/test_renamed_keys.py $(addpre
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --no-deps --no-build-isolation -e .
+READER := $(BIN)/python -c 'from gateway.common.native import READER, WHY_NOT, described; print("reader:", described(READER, WHY_NOT))'
+HAS_NATIVE := $(BIN)/python -c 'import gateway._native' 2>/dev/null
+NATIVE_CODE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 
-.PHONY: demo run test quick newest python-test explore check docs dist native native-wheels native-check go-check bench-guard lock clean
+.PHONY: demo run test quick newest python-test explore check docs dist native-wheels native native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -52,19 +57,10 @@ check: $(VENV)/.dev docs native-check go-check
 	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
 
-# The native extension (docs/install.md), into the virtual environment; nothing where there is no cargo.
-native: $(VENV)/.dev
-	@if command -v cargo >/dev/null; then $(BIN)/maturin develop --release --locked --quiet --manifest-path native/Cargo.toml; \
-	else echo "no native extension: cargo is not installed. Everything works without it."; fi
-
-# Its wheels for Linux (glibc 2.17 or newer) on x86_64 and aarch64, into dist/: rustup brings the targets, Zig links.
-native-wheels: $(VENV)/.dev
-	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
-	$(PIP) install ziglang==0.17.1
-	for machine in x86_64 aarch64; do \
-	  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --manifest-path native/Cargo.toml \
-	    --target $$machine-unknown-linux-gnu --compatibility manylinux2014 --zig --out dist || exit 1; \
-	done
+# The native reader (docs/install.md) once more, where a failed build is an error; nothing where there is no cargo.
+native: $(VENV)/.run
+	@if command -v cargo >/dev/null; then TELEMETRY_GATEWAY_BUILD=native $(INSTALL); \
+	else echo "no native reader: cargo is not installed. Everything works without it."; fi
 
 native-check: $(VENV)/.dev
 	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && cargo clippy --quiet --release --locked -- -D warnings; fi
@@ -73,7 +69,7 @@ native-check: $(VENV)/.dev
 # it is installed, with it. `$(BIN)/python -m benchmarks.guard --update` writes the ratios.
 bench-guard: $(VENV)/.dev
 	TELEMETRY_GATEWAY_READER=python $(BIN)/python -m benchmarks.guard
-	@if $(BIN)/python -c 'import telemetry_gateway_native' 2>/dev/null; then TELEMETRY_GATEWAY_READER=native $(BIN)/python -m benchmarks.guard; fi
+	@if $(HAS_NATIVE); then TELEMETRY_GATEWAY_READER=native $(BIN)/python -m benchmarks.guard; fi
 
 # The sender and sink of the side-by-side benchmark; nothing where there is no Go.
 GO_CODE := benchmarks/side_by_side/peerbench
@@ -85,26 +81,49 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml
+$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml setup.py $(NATIVE_CODE)
 	$(PIP) install --require-hashes -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@if command -v cargo >/dev/null; then echo "building the native reader, up to a minute (TELEMETRY_GATEWAY_BUILD=python leaves it out)"; fi
+	$(INSTALL)
+	@$(READER)
+	@if command -v cargo >/dev/null && ! $(HAS_NATIVE); then echo '`make native` shows why the native reader was not built'; fi
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	touch $@
 
-# Wheel and sdist, in dist/.
+# The sdist and the wheels, in dist/: one for any platform, without the native reader, and where rustup is, those that have it.
+BUILD := $(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 dist: $(VENV)/.dev
-	rm -rf dist
-	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	rm -rf dist build
+	$(BUILD) --sdist
+	TELEMETRY_GATEWAY_BUILD=python $(BUILD) --wheel
+	@if command -v rustup >/dev/null; then $(MAKE) native-wheels; \
+	else echo "no wheels with the native reader: rustup is not installed (https://rustup.rs)"; fi
 	rm -rf build *.egg-info
 
-# Newer versions of everything, written to the two lock files.
+# Rust's targets and the platforms of their wheels: glibc from 2.17, musl from 1.2, macOS from 11. Zig links them all.
+WHEELS ?= \
+  x86_64-unknown-linux-gnu.2.17=manylinux2014_x86_64 aarch64-unknown-linux-gnu.2.17=manylinux2014_aarch64 \
+  x86_64-unknown-linux-musl=musllinux_1_2_x86_64 aarch64-unknown-linux-musl=musllinux_1_2_aarch64 \
+  x86_64-apple-darwin=macosx_11_0_x86_64 aarch64-apple-darwin=macosx_11_0_arm64
+DYNAMIC_MUSL := CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS=-Ctarget-feature=-crt-static \
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUSTFLAGS=-Ctarget-feature=-crt-static
+native-wheels: $(VENV)/.dev
+	$(PIP) install --require-hashes -r requirements-wheels.lock
+	for wheel in $(WHEELS); do \
+	  target=$${wheel%%=*} && rustup target add "$${target%.2.17}" && PATH="$(CURDIR)/$(BIN):$$PATH" $(DYNAMIC_MUSL) \
+	    MACOSX_DEPLOYMENT_TARGET=11.0 CARGO=cargo-zigbuild CARGO_BUILD_TARGET=$$target TELEMETRY_GATEWAY_BUILD=native \
+	    $(BUILD) --wheel --config-setting=--build-option=--plat-name=$${wheel#*=} || exit 1; \
+	done
+
+# Newer versions of everything, written to the lock files.
 lock: $(VENV)/bin/python
 	$(PIP) install uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build --group dev -o requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --group wheels -o requirements-wheels.lock
 
 clean:
-	rm -rf $(VENV) .venv-clients build dist native/target *.egg-info
+	rm -rf $(VENV) .venv-clients build dist native/target gateway/_native.* *.egg-info

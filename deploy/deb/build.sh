@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds telemetry-gateway_VERSION_ARCH.deb into the folder $1 (dist/): the wheel with everything that requirements.lock
-# pins, in /usr/lib/telemetry-gateway. Needs dpkg-deb and uv; PYTHON (python3) is of the version that the target has.
+# pins, in /usr/lib/telemetry-gateway; with the native reader where cargo is, which TELEMETRY_GATEWAY_BUILD=native demands. Needs dpkg-deb and uv; PYTHON (python3) is of the version that the target has.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$root/dist}
@@ -23,6 +23,8 @@ mkdir -p "$package/DEBIAN" "$home/bin" "$site" "$package/usr/bin" "$package/usr/
 "$uv" build --quiet --wheel --no-build-isolation --python "$root/.venv/bin/python" --out-dir "$work" "$root"
 "$uv" pip install --quiet --python "$python" --target "$site" --require-hashes --no-build -r "$root/requirements.lock"
 "$uv" pip install --quiet --python "$python" --target "$site" --no-deps "$work"/*.whl
+"$uv" pip uninstall --quiet --target "$site" setuptools setuptools-rust semantic-version
+PYTHONPATH=$site "$python" -c 'from gateway.common.native import READER, WHY_NOT, described; print("reader:", described(READER, WHY_NOT))'
 rm -rf "$site/bin" "$site/.lock"
 find "$site" -name __pycache__ -prune -exec rm -rf {} +
 find "$site" -name '*.so' -exec strip --strip-unneeded {} + 2>/dev/null || true

@@ -19,6 +19,7 @@ from gateway.cli import samples
 from gateway.cli.logging import configure_logging
 from gateway.cli.running import signalled
 from gateway.common.event_loop import run as run_loop
+from gateway.common.native import READER
 from gateway.config.loader import load_config
 from gateway.delivery.embedded import READ_KEY_FILE
 
@@ -53,7 +54,8 @@ async def _demo(data_dir: Path, *, keep: bool) -> int:
     ports = await gateway.start()
     try:
         intake_url, service_url = f"http://{ports.http}", f"http://{ports.service}"
-        click.echo(f"gateway on {intake_url}, local service on {service_url}; sending sample traffic …")
+        click.echo(f"gateway on {intake_url}, local service on {service_url}; reader: {READER}")
+        click.echo("sending sample traffic …")
         await asyncio.to_thread(send_all, intake_url)
         await wait_until_delivered(gateway)
         read_key = (data_dir / READ_KEY_FILE).read_text().strip()

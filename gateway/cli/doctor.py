@@ -27,6 +27,7 @@ from gateway.cli.finding import Finding, Level
 from gateway.cli.options import read_config
 from gateway.cli.requests import SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
+from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
@@ -268,6 +269,7 @@ def key_remedy(text: str) -> str:
 async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding]:
     """What the gateway that runs there reports of itself."""
     if owner is None:
+        yield Finding("ok", "reader", described(READER, WHY_NOT))
         yield Finding("warning", "gateway", "none runs on this data directory", "start it: `telemetry-gateway run`")
         return
     try:
@@ -278,6 +280,8 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
         yield Finding("fault", "gateway", f"process {owner}: {text}", "see its log; restart it where it hangs")
         return
     yield Finding("ok", "gateway", f"process {owner} answers, version {status.get('version', 'unknown')}")
+    if reader := status.get("reader"):
+        yield Finding("ok", "reader", described(reader["name"], reader["why_not_native"]))
     for finding in of_status(status):
         yield finding
     with suppress(click.ClickException):  # of an older release, which does not know

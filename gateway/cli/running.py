@@ -7,7 +7,6 @@ import os
 import random
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ from gateway.cli.options import with_remedy
 from gateway.common.event_loop import on_signal
 from gateway.common.event_loop import run as run_loop
 from gateway.common.heap import configure_malloc
+from gateway.common.native import READER, WHY_NOT, other_reader
 from gateway.common.open_files import raise_open_files
+from gateway.common.release import commit, release
 from gateway.common.service_manager import ServiceManager
 from gateway.common.signals import RELOAD, STOP, ignore, ignore_meaningless
 from gateway.common.traceback_summary import places
@@ -126,7 +127,11 @@ def log_start(gateway: Gateway, config_file: Path | None) -> None:
     lanes = gateway.status.lanes()
     log.info(
         "gateway started",
-        version=version("ai-telemetry-gateway"),
+        version=release(),
+        commit=commit(),
+        reader=READER,
+        why_not_native=WHY_NOT or None,
+        other_reader=other_reader(WHY_NOT),
         config=None if config_file is None else str(config_file.absolute()),
         data_dir=str(config.data_dir.absolute()),
         profile=config.profile,

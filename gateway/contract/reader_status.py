@@ -9,6 +9,8 @@ class ReaderStatus(TypedDict):
 
     name: Literal["native", "python"]
     why_not_native: str | None
+    other_reader: str
+    """How to change to it."""
     native_spans: int
     """Read by it since the start."""
     python_spans: Mapping[str, int]

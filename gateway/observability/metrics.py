@@ -108,6 +108,8 @@ class Status(TypedDict):
     billing_relay: NotRequired[Sequence[ConnectionStatus]]
     """Drops of senders, by connection: those that wait or were refused."""
     version: NotRequired[str]
+    commit: NotRequired[str | None]
+    """Its first digits; null where the build did not write it down."""
 
 
 class UpstreamStatus(TypedDict):
@@ -298,12 +300,17 @@ RELAYED_DROPS: Final = Name(
     "Billing drops of senders that wait for the upstream, or that it refused.", ("state",),
 )  # fmt: skip
 UP: Final = Name("telemetry_gateway_info", "gauge", "Always 1; its label is the release that runs.", ("version",))
+BUILD: Final = Name(
+    "telemetry_gateway_build_info", "gauge",
+    "Always 1; its labels are the release, its commit, and what reads spans: native or python.",
+    ("version", "commit", "reader"),
+)  # fmt: skip
 
 NAMES: Final[tuple[Name, ...]] = (
     ITEMS_RECEIVED, ITEMS, ITEM_REASONS, LANE_RECORDS, LANE_DELIVERED, LANE_EXPIRED, LANE_OLDEST, LANE_BYTES, LANE_STATE,
     LANE_RESTARTS, LANE_UNNAMED_REFUSALS, DEAD_LETTERS, DEAD_LETTER_ENDS, SENDING_AGAIN, SENT_AGAIN,
     UNPRICED, SPOOL_BYTES, SPOOL_USED, SPOOL_LIMIT, DISK_FREE, QUARANTINED, QUARANTINE_BYTES, SALVAGES, UNACKNOWLEDGED, LOST, HTTP_ANSWERS, HTTP_GONE, OVER_QUOTA, UNFORESEEN, IN_FLIGHT_BYTES, DEVICES, ENROLMENTS,
-    BILLING_DAYS, BILLING_STATE, RELAYED_DROPS, UP,
+    BILLING_DAYS, BILLING_STATE, RELAYED_DROPS, UP, BUILD,
 )  # fmt: skip
 
 EDGE_OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
@@ -347,6 +354,9 @@ class StatusCollector(Collector):
         yield relay_metric(status.get("billing_relay", ()))
         if "version" in status:
             yield family(UP, [((status["version"],), 1)])
+        if "version" in status and "reader" in status:
+            labels = (status["version"], status.get("commit") or "unknown", status["reader"]["name"])
+            yield family(BUILD, [(labels, 1)])
 
 
 def quarantine_metrics(quarantine: QuarantineStatus) -> Iterator[Metric]:

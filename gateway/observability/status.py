@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from exporters.pacing import LaneState
 from gateway.billing.lane import BillingStatus
 from gateway.billing.lane_store import LANE
 from gateway.billing.relay import ConnectionStatus
 from gateway.billing.relay_store import LANE as RELAY
+from gateway.common.release import commit, release
 from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import Uncovered
 from gateway.counting.metrics.gaps import Gap, sender_shown
-from gateway.devices.own import DISTRIBUTION
 from gateway.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
@@ -76,7 +75,8 @@ class StatusReport:
             "upstream": self.upstream(),
             "billing": self.billing(),
             "billing_relay": self.billing_relay(),
-            "version": version(DISTRIBUTION),
+            "version": release(),
+            "commit": commit(),
         }
 
     def lanes(self) -> dict[str, LaneStatus]:

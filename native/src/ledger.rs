@@ -90,7 +90,7 @@ impl Groups {
 }
 
 /// The ledger's tables, and its loops over them.
-#[pyclass(module = "telemetry_gateway_native", frozen)]
+#[pyclass(module = "gateway._native", frozen)]
 pub struct CallTables {
     keys: Keys,
     spans: Py<Table>,
@@ -320,7 +320,7 @@ impl CallTables {
 }
 
 /// The keys of this process.
-#[pyclass(module = "telemetry_gateway_native", frozen)]
+#[pyclass(module = "gateway._native", frozen)]
 pub struct SpanKeys(Keys);
 
 #[pymethods]

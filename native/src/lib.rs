@@ -11,7 +11,7 @@ mod tally;
 const INTERFACE: u32 = 7;
 
 #[pymodule(gil_used = true)]
-fn telemetry_gateway_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     reader::export(module)?;
     ledger::export(module)?;

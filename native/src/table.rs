@@ -38,7 +38,7 @@ impl Generation {
 
 /// Fingerprint -> value, or a set of fingerprints; never more than `max_keys`; the older generation
 /// goes when the young one is full.
-#[pyclass(module = "telemetry_gateway_native")]
+#[pyclass(module = "gateway._native")]
 pub struct Table {
     slots: usize,
     step: usize,

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from gateway.cli import doctor_probes
+from gateway.common.native import READER, WHY_NOT, described
 from tests.e2e.test_check import (
     FREE,
     Setup,
@@ -251,6 +252,7 @@ def test_a_sound_gateway_has_no_faults(tmp_path: Path) -> None:
         assert ended.code == 0, ended.out
         assert "FAULT" not in ended.out
         assert f"gateway: process {gateway.process.pid} answers" in ended.out
+        assert f"reader: {described(READER, WHY_NOT)}" in " ".join(ended.out.split())
         assert gateway.stop() == 0
 
 

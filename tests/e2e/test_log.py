@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from benchmarks.bodies import Shape, Template
+from gateway.common.native import READER, WHY_NOT
 from gateway.contract.scopes import SEND_AI_TELEMETRY
 from tests.support.gateway_process import GatewayProcess
 from tests.support.service_process import ServiceProcess
@@ -40,6 +41,8 @@ def test_start_outage_and_stop_are_one_line_each(tmp_path: Path, service: Servic
     with GatewayProcess(tmp_path, config=config) as gateway:
         (started,) = lines(gateway, "gateway started")
         assert started["version"] == version("ai-telemetry-gateway")
+        assert (started["reader"], started["why_not_native"]) == (READER, WHY_NOT or None)
+        assert "reader" in started["other_reader"]
         assert started["http"] == gateway.intake_url
         assert started["config"] == str(tmp_path / "config.yaml")
         assert (started["upstream"], started["lanes"]) == (f"http://{address}", ["ai_telemetry"])

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.bodies import Shape, Template
 from gateway.common.native import VARIABLE
+from gateway.common.release import commit, release
 from tests.support.gateway_process import GatewayProcess
 from tests.support.grpc_calls import TRACES
 from tests.support.promtool import needs_promtool, promtool
@@ -97,6 +98,12 @@ def test_both_processes_are_measured(gateway: GatewayProcess, families: dict[str
     (parser,) = families["telemetry_gateway_parser_process_resident_memory_bytes"].samples
     assert own.value > 2**24 < parser.value
     assert families["process_open_fds"].samples[0].value > 5
+
+
+def test_release_commit_and_reader_are_labels(families: dict[str, Metric]) -> None:
+    (sample,) = families["telemetry_gateway_build_info"].samples
+    assert sample.labels == {"version": release(), "commit": commit() or "unknown", "reader": "python"}
+    assert sample.value == 1
 
 
 @needs_promtool

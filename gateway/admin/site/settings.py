@@ -9,6 +9,8 @@ from aiohttp import web
 
 from gateway.admin.parts import Running, running_of
 from gateway.admin.site.view import View
+from gateway.common.native import READER, WHY_NOT, other_reader
+from gateway.common.release import commit, release
 from gateway.config.changes import is_reloaded, options_of
 from gateway.config.model import Config
 from gateway.config.origins import DEFAULT, Origin
@@ -36,6 +38,11 @@ def settings(running: Running) -> dict[str, Any]:
     """The template's context."""
     found = settings_of(running.config)
     return {
+        "release": release(),
+        "commit": commit(),
+        "reader": READER,
+        "why_not_native": WHY_NOT,
+        "other_reader": other_reader(WHY_NOT),
         "config_file": running.config.origins.file,
         "listeners": {"HTTP": running.http, "gRPC": running.grpc},
         "chosen": [each for each in found if each.origin.kind != "default"],

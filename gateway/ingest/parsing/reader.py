@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from gateway.common.native import NATIVE, WHY_NOT
+from gateway.common.native import NATIVE, WHY_NOT, other_reader
 from gateway.common.varying import Computation
 from gateway.contract.errors import BadPayload, TooLarge
 from gateway.contract.parsed_payload import ParsedPayload, Reported, Sent, Used
@@ -106,6 +106,7 @@ class ShapeReader:
         return {
             "name": "native" if self.is_native else "python",
             "why_not_native": WHY_NOT or None,
+            "other_reader": other_reader(WHY_NOT),
             "native_spans": self.native_spans if self.is_native else 0,
             "python_spans": dict(self.python_spans) if self.is_native else {},
             "python_payloads": dict(self.python_payloads) if self.is_native else {},

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from gateway.common.native import INTERFACE, MODULE, VARIABLE, NativeMissing, load
+from gateway.common.native import INTERFACE, MODULE, VARIABLE, NativeMissing, described, load
 
 
 def extension(interface: int) -> ModuleType:
@@ -42,3 +42,22 @@ def test_an_extension_that_is_demanded_must_be_there(monkeypatch: pytest.MonkeyP
 def test_a_reader_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="auto, native, python"):
         load({VARIABLE: "rust"})
+
+
+def test_a_file_that_cannot_be_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise ImportError("version `GLIBC_2.99' not found")
+
+    monkeypatch.setattr("gateway.common.native.import_module", fail)
+    module, why_not = load({})
+    assert module is None
+    assert why_not == "not for this Python or system (version `GLIBC_2.99' not found)"
+
+
+def test_each_reader_says_how_to_get_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert described("native", None) == f"native; for the Python reader, start with {VARIABLE}=python"
+    left_out = described("python", load({VARIABLE: "python"})[1])
+    assert left_out == f"python (not native: {VARIABLE}=python); for the native reader, start without {VARIABLE}"
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    missing = described("python", load({})[1])
+    assert missing.startswith("python (not native: not installed); for the native reader, install the wheel")

@@ -8,6 +8,7 @@ from exporters.secret import Secret
 from gateway.admin.parts import Running
 from gateway.admin.site import settings
 from gateway.admin.site.settings import Setting, settings_of, value_text
+from gateway.common.release import release
 from gateway.config.changes import options_of
 from gateway.config.loader import load_config
 from gateway.config.model import Config
@@ -56,6 +57,24 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert SECRET not in html
     assert "http://***@proxy.example:8080" in html
     assert "send-ai-telemetry" in text_of(html)
+
+
+@pytest.mark.parametrize(
+    ("reader", "why_not", "text"),
+    [
+        ("native", "", "native for the Python reader, start with TELEMETRY_GATEWAY_READER=python"),
+        ("python", "not installed", "python (not native: not installed) for the native reader, install the wheel"),
+    ],
+)
+def test_release_and_reader_are_shown_with_how_to_get_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, why_not: str, text: str
+) -> None:
+    monkeypatch.setattr(settings, "READER", reader)
+    monkeypatch.setattr(settings, "WHY_NOT", why_not)
+    html = shown(settings.VIEW, settings.settings(Running(loaded(tmp_path, FILE), None, None)))
+    found = " ".join(text_of(html).split())
+    assert f"Reader {text}" in found
+    assert f"Release {release()}" in found
 
 
 @pytest.mark.parametrize("password", ["p@CANARY", "p%40%2FCANARY", "CANARY@@", "p@CANARY:9"])
