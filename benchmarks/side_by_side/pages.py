@@ -16,6 +16,8 @@ from benchmarks.side_by_side.results import Median, Results, medians
 
 RESULTS: Final = Path(__file__).with_name("results.json")
 PAGES: Final = ("README.md", "docs/benchmarks.md", "docs/sizing.md", "benchmarks/README.md")
+OURS: Final = ("gateway", "gateway-python")
+READERS: Final = {"native": "native", "python": "Python"}
 IMAGES: Final = "docs/images/benchmarks"
 _BLOCK: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 _PLOTTED: Final = ("1", "10", "64", "100", "512")
@@ -38,15 +40,15 @@ def with_blocks(page: str, results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """The gateway beside the durable collector, a line a load."""
+    """The gateway with each reader beside the durable collector, by load."""
     found = medians(results.runs)
     rows = []
     for load in dict.fromkeys(load for load, _ in found):
-        ours, other = _ours(found, load), found.get((load, REFERENCE))
-        if ours is not None and other is not None:
-            rows.append([load, *_pairs(ours, other)])
+        other = found.get((load, REFERENCE))
+        if other is not None:
+            rows += [[load, _reader(ours), *_pairs(ours, other)] for ours in _ours(found, load)]
     return markdown(
-        ["spans a request", "taken/s", "delivered/s", "CPU µs a span", "p99 ms", "RSS MiB", "written x"], rows
+        ["spans a request", "reader", "taken/s", "delivered/s", "CPU µs a span", "p99 ms", "RSS MiB", "written x"], rows
     )
 
 
@@ -62,27 +64,26 @@ def _pairs(ours: Median, other: Median) -> list[str]:
     ]
 
 
-def _ours(found: Mapping[tuple[str, str], Median], load: str) -> Median | None:
-    return found.get((load, "gateway")) or found.get((load, "gateway-python"))
+def _ours(found: Mapping[tuple[str, str], Median], load: str) -> list[Median]:
+    """Of the gateway, with each reader that was measured."""
+    return [found[load, name] for name in OURS if (load, name) in found]
+
+
+def _reader(median: Median) -> str:
+    return READERS.get(median.run.reader or "", "")
 
 
 def paragraph(results: Results) -> str:
-    """One sentence a load that matters, for the README."""
+    """A row a product at the two loads that matter, for the README."""
     found = medians(results.runs)
-    one, many = _ours(found, "1"), _ours(found, "64")
-    if one is None or many is None:
-        return ""
-    text = (
-        f"On two cores that it shares with the sender and the upstream it takes {one.run.taken_per_s:,.0f} requests of"
-        f" one span a second, and {many.run.taken_per_s:,.0f} spans a second at 64 a request, each synced to disk before"
-        f" its answer."
-    )
-    other_one, other_many = found.get(("1", REFERENCE)), found.get(("64", REFERENCE))
-    if other_one is None or other_many is None:
-        return text
-    return text + (
-        f" The OpenTelemetry Collector with a durable queue takes {other_one.run.taken_per_s:,.0f} and"
-        f" {other_many.run.taken_per_s:,.0f} there, and counts and prices nothing."
+    rows = []
+    for name, what in (*((name, "") for name in OURS), (REFERENCE, "OpenTelemetry Collector, durable queue")):
+        one, many = found.get(("1", name)), found.get(("64", name))
+        if one is not None and many is not None:
+            shown = what or f"the gateway, {_reader(one)} reader"
+            rows.append([shown, f"{one.run.taken_per_s:,.0f}", f"{many.run.taken_per_s:,.0f}"])
+    return markdown(
+        ["on two cores, shared with sender and upstream", "requests/s, one span each", "spans/s, 64 a request"], rows
     )
 
 
@@ -93,19 +94,19 @@ def sizes(results: Results) -> str:
              "100 claude_code": "log records of Claude Code, 100 a request", "10000 metrics": "sessions of Claude Code, 10,000 data points a request"}  # fmt: skip
     rows = []
     for load, name in names.items():
-        ours = _ours(found, load)
-        if ours is not None:
+        for ours in _ours(found, load):
             run = ours.run
             rows.append(
                 [
                     name,
+                    _reader(ours),
                     f"{run.taken_per_s:,.0f}",
                     f"{run.delivered_per_s:,.0f}",
                     f"{run.cpu_us_per_item:.0f}",
                     f"{run.peak_rss_mib:.0f}",
                 ]
             )
-    return markdown(["what", "accepted a second", "delivered a second", "CPU µs each", "memory, MiB"], rows)
+    return markdown(["what", "reader", "accepted a second", "delivered a second", "CPU µs each", "memory, MiB"], rows)
 
 
 BLOCKS: Final[Mapping[str, Callable[[Results], str]]] = {
