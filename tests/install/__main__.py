@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import container, deb, helm, proxies, systemd, wheel
+from tests.install import container, deb, helm, proxies, source, systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
+    "source": source.try_source,
     "wheel": wheel.try_wheel,
     "systemd": systemd.try_systemd,
     "deb": deb.try_deb,

@@ -2,7 +2,7 @@
 the read-only root of a process of the image's user, with a volume and /tmp to write to.
 
 As root. INSTALL_BASE names another base than python:3.11-slim (where no registry of images is
-reached: a local one with Python 3.11). The machine's certificates are lent to the build.
+reached: a local one of Debian 13 with Python 3.11 or newer). The machine's certificates are lent to the build.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.processes import Process
-from tests.install.steps import ROOT, free_port, post_call, read, say, step, wait_for, wait_until_delivered
+from tests.install.steps import ROOT, free_port, post_call, read, say, see_reader, step, wait_for, wait_until_delivered
 
 NAME = "telemetry-gateway:install-test"
 USER = "10001:10001"
@@ -87,6 +87,7 @@ def run_image(folder: Path, root: Path, env: dict[str, str]) -> None:
         post_call(f"http://127.0.0.1:{http}", Authorization=f"Bearer {KEY}")
         token = (volume / "data/admin-token").read_text().strip()
         wait_until_delivered(process, f"http://127.0.0.1:{admin}", token=token)
+        see_reader(f"http://127.0.0.1:{admin}", "native", folder / "run.log", token=token)
         assert read(f"http://127.0.0.1:{admin}/healthz") == b"ok\n"
         say(step(*inside("telemetry-gateway", "healthcheck")).strip())
         assert process.terminate() == 0, process.log_tail()

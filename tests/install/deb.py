@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.install.steps import run_and_send, say, step
+from tests.install.steps import has_cargo, run_and_send, say, step
 
 SYSTEM = ("python3", "adduser", "ca-certificates")
 AS_USER = ("/usr/sbin/chroot", "--userspec=telemetry-gateway:telemetry-gateway")
@@ -38,7 +38,8 @@ def try_deb(folder: Path) -> None:
     try:
         inside = [*AS_USER, str(root), COMMAND]
         step(*inside, "check", CONFIG, env=ENVIRONMENT)
-        run_and_send([*inside, "run", CONFIG], folder, {**ENVIRONMENT, "HOME": "/var/lib/telemetry-gateway"})
+        home = {**ENVIRONMENT, "HOME": "/var/lib/telemetry-gateway"}
+        run_and_send([*inside, "run", CONFIG], folder, home, reader="native" if has_cargo() else "python")
         step(*inside, "spool", "verify", CONFIG, env=ENVIRONMENT)
         step("chroot", root, "dpkg", "--install", f"/tmp/{package.name}", env=ENVIRONMENT)
         step(*inside, "spool", "verify", CONFIG, env=ENVIRONMENT)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import urllib.request
@@ -90,7 +91,30 @@ def wait_until_delivered(process: Process, admin: str, *, calls: int = 1, token:
     process.wait_until(delivered, timeout_s=DELIVERED_S, what=f"{calls} delivered")
 
 
-def run_and_send(command: Sequence[object], folder: Path, env: Mapping[str, str] | None = None) -> None:
+def without_cargo() -> str:
+    """PATH without Rust's compiler."""
+    return os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "cargo").exists())
+
+
+def has_cargo() -> bool:
+    return shutil.which("cargo") is not None
+
+
+def see_reader(admin: str, wanted: str | None, log: Path, *, token: str = "") -> None:
+    """That the gateway at *admin* reads with *wanted* (None for whichever), and says so everywhere."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    reader = json.loads(read(f"{admin}/v2/status", **headers))["reader"]["name"]
+    assert wanted in {reader, None}, f"reader: {reader}"
+    assert f'reader="{reader}"' in read(f"{admin}/metrics", **headers).decode()
+    first = log.read_text().splitlines()[0]
+    assert "gateway started" in first, first
+    assert f"reader={reader}" in first, first
+    say(f"reader: {reader}")
+
+
+def run_and_send(
+    command: Sequence[object], folder: Path, env: Mapping[str, str] | None = None, *, reader: str | None = None
+) -> None:
     """Start *command* (`… run`) on free ports, send one call, see it delivered, stop."""
     http, grpc, admin, service = free_port(), free_port(), free_port(), free_port()
     listen = {
@@ -105,6 +129,7 @@ def run_and_send(command: Sequence[object], folder: Path, env: Mapping[str, str]
         wait_for(process, f"http://127.0.0.1:{admin}/readyz")
         post_call(f"http://127.0.0.1:{http}")
         wait_until_delivered(process, f"http://127.0.0.1:{admin}")
+        see_reader(f"http://127.0.0.1:{admin}", reader, folder / "run.log")
         say("one call sent, and delivered")
         assert process.terminate() == 0, process.log_tail()
     finally:
