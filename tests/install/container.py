@@ -1,8 +1,9 @@
 """The image of deploy/docker/Dockerfile, built by buildah and run without a daemon: its files are
 the read-only root of a process of the image's user, with a volume and /tmp to write to.
 
-As root. INSTALL_BASE names another base than python:3.11-slim (where no registry of images is
-reached: a local one of Debian 13 with Python 3.11 or newer). The machine's certificates are lent to the build.
+As root. INSTALL_BASE names another base than that of the Dockerfile (where no registry of images is
+reached: a local one of Debian 13 with Python 3.11 or newer). The machine's certificates are lent to
+the build.
 """
 
 import json

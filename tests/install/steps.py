@@ -101,7 +101,7 @@ def has_cargo() -> bool:
 
 
 def see_reader(admin: str, wanted: str | None, log: Path, *, token: str = "") -> None:
-    """That the gateway at *admin* reads with *wanted* (None for whichever), and says so everywhere."""
+    """That the gateway at *admin* reads with *wanted* (None for either), and says so."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     reader = json.loads(read(f"{admin}/v2/status", **headers))["reader"]["name"]
     assert wanted in {reader, None}, f"reader: {reader}"

@@ -1,5 +1,5 @@
-"""The wheels in an empty environment, as `pipx install` and `uvx` make one: the one for any platform,
-and the one of this platform where Rust is.
+"""The wheels, each in an empty environment, as `pipx install` and `uvx` make one: that for any
+platform, and where Rust is that of this one.
 
 INSTALL_WHEEL names a wheel of this platform that is there already, as `make dist` writes it.
 """
