@@ -59,7 +59,7 @@ class _Odd(Exception):
 
 
 class ReplayReader:
-    """As `telemetry_gateway_native.Reader`, in any thread."""
+    """As `gateway._native.Reader`, in any thread."""
 
     def __init__(self, max_bytes: int) -> None:
         self._memory = ShapeMemory(max_bytes)
