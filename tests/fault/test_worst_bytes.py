@@ -24,7 +24,7 @@ from tests.support.worst_bodies import SPANS
 BYTES = 8 * MIB
 TIMES = 4.0
 """What the worst bytes may cost over what text does."""
-LEAST_S = 0.03
+LEAST_S = 0.04
 """Below, the cost of a request outweighs that of its bytes."""
 TRIES = 3
 

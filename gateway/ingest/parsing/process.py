@@ -88,7 +88,7 @@ class Worker:
         self._ready = asyncio.Event()
         """Also while it cannot be started: no one waits for it then."""
         self._failed_starts = 0
-        self._is_resting = self._is_stopping = False
+        self._was_ready = self._is_resting = self._is_stopping = False
         self.done = 0
         """Frames answered."""
         self.restarts = 0
@@ -100,7 +100,7 @@ class Worker:
     @property
     def is_first_start(self) -> bool:
         """Whether no process was ready so far, and none ended."""
-        return not self.is_ready and not self.done and not self.restarts
+        return not self._was_ready and not self.restarts
 
     @property
     def pid(self) -> int | None:
@@ -225,6 +225,7 @@ class Worker:
 
     def _note_ready(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._was_ready = True
         self._answered_s = asyncio.get_running_loop().time()
         self._failed_starts = 0
         self._ready.set()

@@ -245,7 +245,8 @@ async def test_a_payload_waits_while_no_worker_runs_and_is_never_read_by_the_gat
 ) -> None:
     child_of(client).kill()
     while client.worker.is_ready:  # noqa: ASYNC110 it has no event
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+    assert not client.worker.is_first_start, "also while the one that ended is still being reaped"
     parsed = await Parser(ParseRules(Prices()), client).parse(LARGE, CONTEXT)
     assert parsed.calls is not None
     assert client.worker.done == 1
