@@ -87,6 +87,8 @@ async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
     rest: dict[str, Any] = {"by": person_of(store, call), "description": new.description or ""}
     rest |= {"labels": new.labels_on(NO_LABELS), "limits": new.limits_on(NO_LIMITS)}
     if new.legacy_secret is not None:
+        if new.replace and (key := await keys.replace_legacy(new.legacy_secret, new.grant, by=rest["by"])) is not None:
+            return shown(key)
         return shown((await keys.adopt(new.legacy_secret, new.grant, **rest)).key)
     created: Created = await keys.create(new.name or LEGACY_NAME, new.grant, **rest)
     return {**shown(created.key), "secret": created.secret.reveal()}

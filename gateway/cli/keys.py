@@ -67,7 +67,7 @@ def person(by: str | None) -> str:
 async def create_key(place: KeyPlace, asked: Mapping[str, Any], *, is_sure: bool, as_json: bool) -> int:
     """Create a key and print its secret, the only time; the exit code."""
     body = {"by": person(asked["by"]), "labels": dict(asked["labels"]), **grant_fields(asked), **limit_fields(asked)}
-    body |= {name: asked[name] for name in ("name", "description", "secret") if asked.get(name) is not None}
+    body |= {name: asked[name] for name in ("name", "description", "secret", "replace") if asked.get(name) is not None}
     key = await create_or_ask(place, body, is_sure=is_sure)
     note_unused(place, key)
     if as_json:

@@ -141,6 +141,7 @@ def create(place: "KeyPlace", as_json: bool, yes: bool, **asked: Any) -> None:  
 @label_option
 @_limit_options(may_go=False)
 @click.option("--if-missing", "if_missing", is_flag=True, help="Change nothing if there is one already.")
+@click.option("--replace", is_flag=True, help="If there is one already, give it this key and these rights.")
 @by_option
 @yes_option
 @json_option
@@ -148,6 +149,7 @@ def import_legacy(
     place: "KeyPlace",
     secret_file: Any,
     if_missing: bool,  # noqa: FBT001 as above
+    replace: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
     yes: bool,  # noqa: FBT001 as above
     **asked: Any,
@@ -157,12 +159,15 @@ def import_legacy(
     """
     from gateway.cli.keys import create_key, import_missing  # noqa: PLC0415 as above
 
+    if if_missing and replace:
+        raise click.UsageError("--if-missing keeps the key that is there, --replace changes it: choose one of them")
     try:
         asked["secret"] = secret_file.read().strip()
     except UnicodeDecodeError:
         raise click.ClickException(
             "--secret-file: it is no text; the key alone is needed"
         ) from None  # the error quotes it
+    asked["replace"] = replace or None
     import_key = import_missing if if_missing else create_key
     sys.exit(asyncio.run(import_key(place, asked, is_sure=yes, as_json=as_json)))
 

@@ -182,6 +182,8 @@ class NewKey(KeyFields):
             json_schema_extra={"minLength": LEGACY_MIN_CHARS, "maxLength": LEGACY_MAX_CHARS},
         ),
     ] = None
+    replace: Annotated[bool, Field(description="true or false")] = False
+    """With `secret`: where a key was imported already, it takes this secret and these rights."""
     confirmed: Annotated[bool, Field(description="true or false", validate_default=True)] = False
     """The caller knows which senders the first key refuses."""
 
@@ -195,6 +197,8 @@ class NewKey(KeyFields):
                 raise Refused(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
             if secret is None and name is None:
                 raise Refused("name: it is needed, with at least 3 characters")
+            if secret is None and info.data.get("replace"):
+                raise Refused("replace: it is for a key with its own secret; give secret, or leave replace out")
         return confirmed
 
     @classmethod

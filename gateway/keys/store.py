@@ -33,9 +33,11 @@ from gateway.keys.table import (
     every_key_with_hash,
     facts,
     find,
+    find_legacy,
     insert,
     note_access,
     save,
+    save_secret,
 )
 from gateway.storage.database import Database, read_only, scripts_of
 
@@ -129,12 +131,25 @@ class KeyStore:
         It is listed as `Legacy API Key` and is then a key like the others; its display form shows
         nothing of the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
         """
-        fault = legacy_fault(secret.reveal())
-        if fault is not None:
-            raise InvalidKey(f"secret: {fault}")
+        self._hash_of_legacy(secret)
         key_id = new_id(self._random_bytes)
         key = replace(self._fresh(key_id, f"legacy_{key_id}", LEGACY_NAME, grant, by), is_legacy=True)
         return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+
+    async def replace_legacy(self, secret: Secret, grant: Grant, *, by: str) -> KeyRecord | None:
+        """Give the imported key this secret and grant; None where none was imported.
+
+        It keeps its id, name, labels, limits and status. Raises InvalidKey.
+        """
+        secret_hash = self._hash_of_legacy(secret)
+        async with self._change() as connection:
+            found = await find_legacy(connection)
+            if found is None or (found[0].grant, found[1]) == (grant, secret_hash):
+                return found and found[0]
+            key = valid_key(replace(found[0], grant=grant, updated_by=by, modified_at_ms=self._now_ms()))
+            await save(connection, key)
+            await save_secret(connection, key.key_id, secret_hash)
+        return self._with_access(key)
 
     async def edit(
         self,
@@ -265,6 +280,13 @@ class KeyStore:
             modified_at_ms=now_ms,
             accessed_at_ms=None,
         )
+
+    def _hash_of_legacy(self, secret: Secret) -> bytes:
+        """Raises InvalidKey for what cannot be a key that is imported."""
+        fault = legacy_fault(secret.reveal())
+        if fault is not None:
+            raise InvalidKey(f"secret: {fault}")
+        return keyed_hash(self._pepper, secret.reveal())
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
         key = valid_key(key)

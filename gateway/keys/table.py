@@ -50,6 +50,18 @@ async def save(connection: Connection, key: KeyRecord) -> None:
     await connection.execute(_COUNT_CHANGE)
 
 
+async def save_secret(connection: Connection, key_id: str, secret_hash: bytes) -> None:
+    await connection.execute("UPDATE keys SET secret_hash = ? WHERE key_id = ?", (secret_hash, key_id))
+
+
+async def find_legacy(connection: Connection) -> tuple[KeyRecord, bytes] | None:
+    """The imported key with its secret's hash."""
+    query = f"SELECT secret_hash, {COLUMNS} FROM keys WHERE is_legacy"  # noqa: S608 - constants
+    for row in await connection.execute_fetchall(query):
+        return from_row(row[1:]), row[0]
+    return None
+
+
 async def _unique(name: str, statement: Awaitable[object]) -> None:
     try:
         await statement

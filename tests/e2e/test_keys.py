@@ -271,6 +271,22 @@ def test_a_start_of_a_container_imports_its_key_once(stopped: GatewayProcess, tm
     assert keys(stopped, *importing[:-3], "--secret-file", str(tmp_path / "key")).code == 1
 
 
+def test_a_start_of_a_container_takes_a_changed_key(stopped: GatewayProcess, tmp_path: Path) -> None:
+    """As the chart and Compose run it: what is in the file opens the intake, and nothing before."""
+    importing = ("import-legacy", *SENDING, "--replace", "--json", "--secret-file", str(tmp_path / "key"))
+    ids = set()
+    for secret in (LEGACY, LEGACY, f"{LEGACY}-2"):
+        (tmp_path / "key").write_text(secret)
+        ended = keys(stopped, *importing)
+        assert ended.code == 0, ended.err
+        ids.add(ended.json["id"])
+    assert len(ids) == 1, "it stays one key"
+    assert keys(stopped, *importing, "--if-missing").code == 2
+    stopped.start()
+    with OpenConnection(stopped.intake_url) as sender:
+        assert (sender.post(f"{LEGACY}-2"), sender.post(LEGACY)) == (200, 401)
+
+
 def test_what_is_no_text_cannot_be_taken_over_and_is_not_quoted(stopped: GatewayProcess, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"\xff" + LEGACY.encode())
     ended = keys(stopped, "import-legacy", *SENDING, "--secret-file", str(tmp_path / "key"))

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -403,6 +404,20 @@ async def test_there_is_one_legacy_key_and_its_name_is_no_other_keys(keys: KeySt
     assert keys.authenticate(LEGACY.reveal()) is not None
 
 
+async def test_an_imported_key_takes_another_secret_and_keeps_the_rest(keys: KeyStore) -> None:
+    assert await keys.replace_legacy(LEGACY, SENDING, by=MAKER) is None
+    await keys.adopt(LEGACY, SENDING, by=MAKER, labels={"from": "before"})
+    before = await keys.show("Legacy API Key")
+    assert await keys.replace_legacy(LEGACY, SENDING, by=EDITOR) == before, "nothing is new"
+    after = await keys.replace_legacy(Secret("another-token-0123456789"), READING, by=EDITOR)
+    assert after == replace(before, grant=READING, updated_by=EDITOR)
+    assert keys.authenticate(LEGACY.reveal()) is None
+    assert keys.authenticate("another-token-0123456789") == after
+    await keys.disable("Legacy API Key", by=EDITOR)
+    await keys.replace_legacy(LEGACY, SENDING, by=MAKER)
+    assert keys.authenticate(LEGACY.reveal()) is None, "an operator disabled it"
+
+
 @pytest.mark.parametrize(
     "text", ["short", "x" * 257, "with a blank in it", "ümlaut-0123456789", "tgk_0123456789abcdef"]
 )
@@ -410,6 +425,8 @@ async def test_a_text_that_cannot_be_a_key_from_before_is_refused_unquoted(keys:
     with pytest.raises(InvalidKey) as refused:
         await keys.adopt(Secret(text), SENDING, by=MAKER)
     assert text not in str(refused.value)
+    with pytest.raises(InvalidKey):
+        await keys.replace_legacy(Secret(text), SENDING, by=MAKER)
     assert not keys.ever_created()
 
 
