@@ -327,7 +327,7 @@ class Gateway:
             senders=self._senders.senders,
             tracer=self._tracer,
         )
-        self.access = open_access(self.config.data_dir)
+        self.access = open_access(self.config.data_dir, self.config.metrics_token)
         self.admin = build_admin(
             self.config,
             running=lambda: Running(self.config, self.ports.http, self.ports.grpc),

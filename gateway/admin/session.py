@@ -1,7 +1,8 @@
 """Access to the admin listener: a token for each role, one-time login codes, and the
 sessions opened with either.
 
-The tokens lie in the data directory, mode 0600 (`TOKEN_FILES`). A browser gets in by a link that
+The tokens are files of the data directory, mode 0600 (`TOKEN_FILES`); the configuration may give
+that of the metrics. A browser gets in by a link that
 works once and for ten minutes, or by a token typed into a form; from then on by a cookie. Codes and
 sessions live in memory, as hashes: a restart ends them.
 """
@@ -21,8 +22,10 @@ from typing import Final, NamedTuple
 from aiohttp import web
 from yarl import URL
 
+from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
 from gateway.admin.role import Role
+from gateway.contract.errors import CannotStart
 from gateway.receiver.authenticator import credential
 from gateway.storage.private_files import read_or_create
 
@@ -44,6 +47,7 @@ MOST_FLASH_CHARS: Final = 500
 SECRET_BYTES = 32
 TOKEN_MIN_CHARS = 16
 TOKEN_FORM = re.compile(rf"[!-~]{{{TOKEN_MIN_CHARS},}}")
+TOKEN_FORM_TEXT = f"{TOKEN_MIN_CHARS} printable ASCII characters or more are needed, without blanks"
 
 RandomBytes = Callable[[int], bytes]
 
@@ -66,10 +70,19 @@ def token_of(data_dir: Path, role: Role, random_bytes: RandomBytes) -> Secret:
     path = data_dir / TOKEN_FILES[role]
     text = read_or_create(path, lambda: fresh(random_bytes).encode() + b"\n").decode("ascii", "replace").strip()
     if TOKEN_FORM.fullmatch(text) is None:
-        raise OSError(
-            f"{path} holds no token: {TOKEN_MIN_CHARS} printable ASCII characters or more are needed. Delete the file to get a new one"
-        )
+        raise OSError(f"{path} holds no token: {TOKEN_FORM_TEXT}. Delete the file to get a new one")
     return Secret(text)
+
+
+def configured_token(reference: Secret) -> Secret:
+    """What the option `metrics_token` names. Raises CannotStart."""
+    try:
+        token = read_secret(reference, os.environ)
+    except KeyFault as fault:
+        raise CannotStart(f"metrics_token: {fault}") from fault
+    if TOKEN_FORM.fullmatch(token.reveal()) is None:
+        raise CannotStart(f"metrics_token: {TOKEN_FORM_TEXT}")
+    return token
 
 
 @dataclass(slots=True)
@@ -180,9 +193,12 @@ class AdminAccess:
         return max(equal, default=None)
 
 
-def open_access(data_dir: Path) -> AdminAccess:
-    """Access by the tokens of *data_dir*. Raises OSError."""
-    tokens = {role: token_of(data_dir, role, os.urandom) for role in Role}
+def open_access(data_dir: Path, metrics_token: Secret | None = None) -> AdminAccess:
+    """Access by the tokens of *data_dir*; *metrics_token* replaces that of `Role.METRICS`. Raises
+    OSError, CannotStart.
+    """
+    given = {} if metrics_token is None else {Role.METRICS: configured_token(metrics_token)}
+    tokens = {role: given.get(role) or token_of(data_dir, role, os.urandom) for role in Role}
     return AdminAccess(tokens[Role.OPERATOR], time.monotonic, os.urandom, tokens)
 
 

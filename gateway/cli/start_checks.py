@@ -142,7 +142,7 @@ class StartChecks:
         with self._noted("secrets", copy):
             read_secrets(self._config.model_copy(update={"data_dir": copy}))
         with self._noted("secrets", copy):
-            open_access(copy)
+            open_access(copy, self._config.metrics_token)
         with self._noted("secrets", copy):
             webhooks_of(self._config.budgets)
         if self._config.upstream is None:

@@ -15,7 +15,18 @@ from pydantic_core import ErrorDetails
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
 from gateway.common.suggestions import did_you_mean
-from gateway.config.draft import SECRET_OPTION, ConfigFaults, Draft, Steps, at, expand, option_name, put, read_draft
+from gateway.config.draft import (
+    METRICS_TOKEN,
+    SECRET_OPTION,
+    ConfigFaults,
+    Draft,
+    Steps,
+    at,
+    expand,
+    option_name,
+    put,
+    read_draft,
+)
 from gateway.config.environment import environment_options, resolved
 from gateway.config.model import Config, config_schema
 from gateway.config.origins import Origin, Origins
@@ -137,7 +148,7 @@ def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
     ]
     paths += [("sources", str(name), SECRET_OPTION) for name in (sources if isinstance(sources, dict) else ())]
     webhooks = at(draft.data, ("budgets", "webhooks"))
-    paths += [("budgets", "webhook", SECRET_OPTION)]
+    paths += [("budgets", "webhook", SECRET_OPTION), (METRICS_TOKEN,)]
     paths += [
         ("budgets", "webhooks", str(name), SECRET_OPTION) for name in (webhooks if isinstance(webhooks, dict) else ())
     ]

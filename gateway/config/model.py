@@ -649,6 +649,8 @@ class Config(Options):
     operators: tuple[Annotated[Operator, BeforeValidator(with_email)], ...] = ()
     """Who may make and change keys, by e-mail; none: any name is taken."""
     operator_identity: OperatorIdentity = OperatorIdentity()
+    metrics_token: SecretOption | None = Field(default=None, repr=False)
+    """What a scraper of /metrics shows; None: the text of the file `metrics-token`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least level that is logged."""
     log_format: Literal["console", "json"] = "console"

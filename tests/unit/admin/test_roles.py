@@ -16,9 +16,10 @@ from gateway.admin.pages import PAGES
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.role import Role
 from gateway.admin.server import SITE
-from gateway.admin.session import COOKIE, MOST_FLASH_CHARS, MOST_FLASHES, TOKEN_FILES, AdminAccess, Flash
+from gateway.admin.session import COOKIE, MOST_FLASH_CHARS, MOST_FLASHES, TOKEN_FILES, AdminAccess, Flash, open_access
 from gateway.app import Gateway
 from gateway.config.loader import load_config
+from gateway.contract.errors import CannotStart
 
 ROWS: tuple[Row, ...] = (*PAGES, *SITE, *OPERATIONS)
 VIEWER_WRITES = {"/logout"}
@@ -85,6 +86,19 @@ async def test_the_metrics_token_is_a_bearer_token_of_prometheus(gateway: Gatewa
             assert "telemetry_gateway_info" in await response.text()
         async with client.post(url + "/login", data={"token": token}, allow_redirects=False) as response:
             assert response.status == 401, "it opens no session"
+
+
+async def test_the_configuration_may_give_the_metrics_token(tmp_path: Path) -> None:
+    """Then no file has another one."""
+    (tmp_path / "given").write_text("a-token-of-the-scraper\n")
+    access = open_access(tmp_path, Secret(f"${{file:{tmp_path}/given}}"))
+    shown = make_mocked_request("GET", "/metrics", {"Authorization": "Bearer a-token-of-the-scraper"})
+    assert access.role_of(shown) == Role.METRICS
+    assert not (tmp_path / "metrics-token").exists()
+    for fault in ("too-short", "with blanks in the middle of it"):
+        (tmp_path / "given").write_text(fault)
+        with pytest.raises(CannotStart, match="metrics_token: 16 printable"):
+            open_access(tmp_path, Secret(f"${{file:{tmp_path}/given}}"))
 
 
 async def test_a_message_is_shown_once_and_is_bounded() -> None:

@@ -530,6 +530,12 @@ def test_a_webhook_at_a_link_local_address_needs_an_option(tmp_path: Path, host:
     assert load(tmp_path, text.replace("url:", "link_local: true, url:")).budgets.webhooks["ops"].link_local
 
 
+def test_a_metrics_token_that_is_not_there_is_a_fault_and_is_shown_nowhere(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, 'metrics_token: "${file:./none}"')
+    assert fault.startswith("line 1: metrics_token: file"), fault
+    assert "a-token-of-the-scraper" not in repr(load(tmp_path, "metrics_token: a-token-of-the-scraper"))
+
+
 def test_the_schema_is_json_and_names_every_group() -> None:
     schema = json.loads(json.dumps(config_schema()))
     assert set(schema["properties"]) == set(Config.model_fields)
