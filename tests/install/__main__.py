@@ -1,5 +1,6 @@
 """`python -m tests.install PART …`: the gateway as each way of installing brings it, from nothing
-to a delivered call. Needs root for `deb` and `container`, and the network for package registries.
+to a delivered call. Needs root for `deb`, `booted`, `container`, `chart` and `compose`, and the
+network for package registries.
 """
 
 import sys
@@ -7,17 +8,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.install import container, deb, helm, proxies, source, systemd, wheel
+from tests.install import booted, chart, compose, container, deb, helm, proxies, source, systemd, wheel
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "source": source.try_source,
     "wheel": wheel.try_wheel,
     "systemd": systemd.try_systemd,
     "deb": deb.try_deb,
+    "booted": booted.try_booted,
     "helm": helm.try_helm,
     "nginx": proxies.try_nginx,
     "caddy": proxies.try_caddy,
     "container": container.try_container,
+    "chart": chart.try_chart,
+    "compose": compose.try_compose,
 }
 
 

@@ -1,10 +1,14 @@
 """The Helm chart, rendered as several installations: each configuration is one that the gateway
-takes, each container keeps to the restricted profile. `python -m tests.install helm` holds the
-manifests against the Kubernetes schemas.
+takes, each container keeps to the restricted profile, whatever a pod mounts is there.
+
+`python -m tests.install helm` holds the manifests against the Kubernetes schemas; `tests.install
+chart` starts the image as they state.
 """
 
+import base64
 import json
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +17,16 @@ import jsonschema
 import pytest
 import yaml
 
+from gateway.admin.session import TOKEN_FORM
 from gateway.cli.main import main
 from gateway.config.loader import load_config
+from gateway.config.model import config_schema
+from gateway.keys.key import legacy_fault
+from tests.support.kubernetes import KubernetesApi
 from tests.support.programs import needs_program
 
-CHART = Path(__file__).parents[3] / "deploy/helm/telemetry-gateway"
-KUBERNETES = "1.31.0"
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy/helm/telemetry-gateway"
 HUB = {
     "upstream": {
         "base_url": "https://hub.example",
@@ -27,36 +35,56 @@ HUB = {
 }
 INSTALLATIONS: dict[str, dict[str, Any]] = {
     "defaults": {},
+    "monitored": {"serviceMonitor": {"enabled": True}, "networkPolicy": {"senderNamespaces": ["apps", "ai"], "operatorNamespaces": ["monitoring"]}},
     "with secrets": {"existingSecret": "upstream", "senderKey": {"existingSecret": "senders"}, "serviceMonitor": {"enabled": True, "tokenSecret": {"name": "metrics"}}},
+    "own key alone": {"senderKey": {"existingSecret": "senders", "key": "theirs"}},
+    "open": {"config": {"auth": "none"}},
     "existing claim": {"persistence": {"existingClaim": "kept"}, "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
-    "daemonset": {"mode": "daemonset", "config": HUB, "existingSecret": "hub", "hostPath": "/var/lib/telemetry-gateway"},
+    "daemonset": {"mode": "daemonset", "config": HUB, "existingSecret": "hub"},
+    "folder of a node": {"mode": "daemonset", "config": HUB, "existingSecret": "hub", "hostPath": "/var/lib/telemetry-gateway"},
     "sidecar": {"mode": "sidecar", "config": HUB},
 }  # fmt: skip
+GIVEN = {"upstream", "senders", "metrics", "hub"}
+"""Secrets that the installations above name as there already."""
 
 needs_helm = needs_program("helm", get="minutes of `go install`; `python -m tests.install helm` is the whole check")
 
 
-def rendered(tmp_path: Path, values: dict[str, Any]) -> list[dict[str, Any]]:
-    (tmp_path / "values.json").write_text(json.dumps(values))
-    command = [
-        "helm",
-        "template",
-        "t",
-        CHART,
-        "--namespace",
-        "ai",
-        "--kube-version",
-        KUBERNETES,
-        "-f",
-        tmp_path / "values.json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def template(*arguments: object) -> list[dict[str, Any]]:
+    """What `helm template` renders. Raises AssertionError with its words where it refuses."""
+    done = subprocess.run(["helm", "template", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
+def rendered(tmp_path: Path, values: dict[str, Any], *arguments: object) -> list[dict[str, Any]]:
+    (tmp_path / "values.json").write_text(json.dumps(values))
+    return template("t", CHART, "--namespace", "ai", "-f", tmp_path / "values.json", *arguments)
+
+
 def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return (one["spec"]["template"]["spec"] for one in documents if one["kind"] in {"StatefulSet", "DaemonSet"})
+
+
+def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    (found,) = (one for one in documents if one["kind"] == kind)
+    return found
+
+
+def made_secrets(documents: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Name -> entry -> text."""
+    return {
+        one["metadata"]["name"]: {entry: base64.b64decode(text).decode() for entry, text in one["data"].items()}
+        for one in documents
+        if one["kind"] == "Secret"
+    }
+
+
+# ---- values
 
 
 def test_the_chart_s_own_values_keep_to_its_schema() -> None:
@@ -65,8 +93,52 @@ def test_the_chart_s_own_values_keep_to_its_schema() -> None:
     jsonschema.validate(values, schema)
     for installation in INSTALLATIONS.values():
         jsonschema.validate(installation, schema)
-    with pytest.raises(jsonschema.ValidationError, match="repilcas"):
-        jsonschema.validate({"repilcas": 3}, schema)
+
+
+def test_the_schema_has_every_value_and_every_group_of_options() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(schema["properties"]["config"]["properties"]) == set(config_schema()["properties"])
+
+
+WRONG = {
+    "repilcas": ({"repilcas": 3}, "additional properties 'repilcas' not allowed"),
+    "mode": ({"mode": "deployment"}, "at '/mode': value must be one of 'statefulset', 'daemonset', 'sidecar'"),
+    "key": ({"senderKey": {"kye": "x"}}, "at '/senderKey': additional properties 'kye' not allowed"),
+    "option": ({"config": {"upstraem": {}}}, "at '/config': additional properties 'upstraem' not allowed"),
+    "namespace": ({"networkPolicy": {"senderNamespaces": ["Apps"]}}, "at '/networkPolicy/senderNamespaces/0': 'Apps'"),
+    "token": ({"config": {"metrics_token": "x"}}, "name the Secret that holds the token in serviceMonitor.tokenSecret"),
+    "hub": ({"mode": "daemonset"}, "mode daemonset forwards to another gateway: set config.upstream.base_url"),
+}
+
+
+@needs_helm
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_named(name: str, tmp_path: Path) -> None:
+    values, said = WRONG[name]
+    with pytest.raises(AssertionError) as refused:
+        rendered(tmp_path, values)
+    assert said in str(refused.value)
+
+
+def test_chart_and_compose_have_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    example = yaml.safe_load((ROOT / "tests/install/sidecar-chart/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert example["dependencies"][0]["version"] == version
+    assert f"telemetry-gateway:${{GATEWAY_VERSION:-{version}}}" in (ROOT / "deploy/compose/compose.yaml").read_text()
+
+
+# ---- what runs
+
+
+@needs_helm
+def test_the_chart_is_rendered_without_any_flag() -> None:
+    assert {one["kind"] for one in template(CHART)} == {
+        "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service", "ServiceAccount", "StatefulSet",
+    }  # fmt: skip
 
 
 @needs_helm
@@ -76,14 +148,14 @@ def test_each_installation_runs_the_gateway_by_a_configuration_that_it_takes(
 ) -> None:
     monkeypatch.setenv("HUB", "a-secret-of-the-hub")
     documents = rendered(tmp_path, INSTALLATIONS[name])
-    (config,) = (one["data"]["gateway.yaml"] for one in documents if one["kind"] == "ConfigMap")
-    (tmp_path / "gateway.yaml").write_text(config)
-    loaded = load_config(tmp_path / "gateway.yaml", {})
+    (tmp_path / "gateway.yaml").write_text(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])
+    loaded = load_config(tmp_path / "gateway.yaml", {}, has_secrets=False)
     assert str(loaded.data_dir) == "/var/lib/telemetry-gateway/data"
     assert loaded.profile == ("server" if any(one["kind"] == "StatefulSet" for one in documents) else "device")
     for pod in pods(documents):
-        for container in [*pod.get("initContainers", []), *pod["containers"]]:
-            parse(container["args"])
+        for container in containers(pod):
+            if "command" not in container:
+                parse(container["args"])
 
 
 def parse(arguments: list[str]) -> None:
@@ -98,24 +170,181 @@ def parse(arguments: list[str]) -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("name", ["defaults", "with secrets", "existing claim", "daemonset"])
+@pytest.mark.parametrize("name", INSTALLATIONS)
 def test_each_container_keeps_to_the_restricted_profile(name: str, tmp_path: Path) -> None:
-    (pod,) = pods(rendered(tmp_path, INSTALLATIONS[name]))
-    assert pod["securityContext"]["runAsNonRoot"]
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not pod["automountServiceAccountToken"]
-    for container in [*pod.get("initContainers", []), *pod["containers"]]:
-        rights = container["securityContext"]
-        assert rights["capabilities"] == {"drop": ["ALL"]}
-        assert rights["readOnlyRootFilesystem"]
-        assert not rights["allowPrivilegeEscalation"]
-        named = {volume["name"] for volume in pod["volumes"]} | (
-            {"data"} if name in {"defaults", "with secrets"} else set()
-        )
-        assert {mount["name"] for mount in container["volumeMounts"]} <= named
+    """But the one that readies the folder of a node, which no namespace of that profile admits."""
+    for pod in pods(rendered(tmp_path, INSTALLATIONS[name])):
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not pod["automountServiceAccountToken"]
+        for container in containers(pod):
+            rights = container["securityContext"]
+            is_of_root = container["name"] == "data-folder"
+            added = {"add": ["CHOWN", "FOWNER"]} if is_of_root else {}
+            assert rights["capabilities"] == {"drop": ["ALL"], **added}
+            assert ("runAsUser" in rights) == is_of_root == (container["name"] == "data-folder")
+            assert rights["readOnlyRootFilesystem"]
+            assert not rights["allowPrivilegeEscalation"]
+        assert ("data-folder" in {one["name"] for one in containers(pod)}) == (name == "folder of a node")
 
 
 @needs_helm
-def test_a_mode_that_forwards_names_the_value_that_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"set config\.upstream\.base_url"):
-        rendered(tmp_path, {"mode": "daemonset"})
+@pytest.mark.parametrize("name", INSTALLATIONS)
+def test_whatever_a_pod_mounts_is_there(name: str, tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS[name])
+    made = made_secrets(documents)
+    for document in documents:
+        if document["kind"] not in {"StatefulSet", "DaemonSet"}:
+            continue
+        pod = document["spec"]["template"]["spec"]
+        claims = document["spec"].get("volumeClaimTemplates", [])
+        volumes = {one["name"]: one for one in pod["volumes"]} | {one["metadata"]["name"]: one for one in claims}
+        mounted = {mount["name"] for container in containers(pod) for mount in container["volumeMounts"]}
+        assert mounted == set(volumes), "a volume that none mounts is as wrong"
+        for secret in (volume["secret"] for volume in pod["volumes"] if "secret" in volume):
+            entries = {item["key"] for item in secret["items"]}
+            assert secret["secretName"] in GIVEN or entries <= set(made[secret["secretName"]])
+
+
+# ---- the keys
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("defaults", {"sender-key", "metrics-token"}),
+        ("own key alone", {"metrics-token"}),
+        ("open", {"metrics-token"}),
+        ("with secrets", set()),
+        ("daemonset", {"sender-key", "metrics-token"}),
+        ("sidecar", set()),
+    ],
+)
+def test_a_key_that_is_needed_and_not_given_is_made(name: str, made: set[str], tmp_path: Path) -> None:
+    secrets = made_secrets(rendered(tmp_path, INSTALLATIONS[name]))
+    assert {entry for entries in secrets.values() for entry in entries} == made
+    for entry, text in secrets.get("t-telemetry-gateway-keys", {}).items():
+        assert legacy_fault(text) is None if entry == "sender-key" else TOKEN_FORM.fullmatch(text)
+        assert len(set(text)) > 10, "it is drawn"
+
+
+@needs_helm
+def test_two_installations_have_two_keys(tmp_path: Path) -> None:
+    first, second = (made_secrets(rendered(tmp_path, {}))["t-telemetry-gateway-keys"] for _ in range(2))
+    assert len({*first.values(), *second.values()}) == 4
+
+
+@needs_helm
+def test_an_upgrade_keeps_the_keys_and_makes_what_is_new(tmp_path: Path) -> None:
+    """`lookup` asks the cluster for them."""
+    kept = base64.b64encode(b"the-key-of-the-first-installation").decode()
+    name = "t-telemetry-gateway-keys"
+    with KubernetesApi(tmp_path, {("ai", name): {"sender-key": kept}}) as api:
+        documents = rendered(tmp_path, {}, "--dry-run=server", "--kubeconfig", api.kubeconfig)
+    made = made_secrets(documents)[name]
+    assert made["sender-key"] == "the-key-of-the-first-installation"
+    assert len(made["metrics-token"]) == 48
+    assert of_kind(documents, "Secret")["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("operators", "by"),
+    [
+        ([], "helm"),
+        (["ops@example.com", "other@example.com"], "ops@example.com"),
+        ([{"email": "sees@example.com", "role": "viewer"}, {"email": "may@example.com"}], "may@example.com"),
+    ],
+)
+def test_the_key_is_made_by_one_who_may(operators: list[Any], by: str, tmp_path: Path) -> None:
+    (pod,) = pods(rendered(tmp_path, {"config": {"operators": operators}}))
+    assert f"--by={by}" in pod["initContainers"][0]["args"]
+
+
+@needs_helm
+@pytest.mark.parametrize("name", ["monitored", "with secrets"])
+def test_prometheus_shows_the_token_that_the_gateway_wants(name: str, tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS[name])
+    monitor = of_kind(documents, "ServiceMonitor")["spec"]
+    (endpoint,) = monitor["endpoints"]
+    shown = endpoint["authorization"]["credentials"]
+    (pod,) = pods(documents)
+    (volume,) = (one["secret"] for one in pod["volumes"] if one["name"] == "metrics-token")
+    assert {"name": volume["secretName"], "key": volume["items"][0]["key"]} == shown
+    path = f"/run/secrets/metrics-token/{volume['items'][0]['path']}"
+    config = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])
+    assert config["metrics_token"] == f"${{file:{path}}}"
+    for container in pod["containers"]:
+        assert {"name": "metrics-token", "mountPath": str(Path(path).parent), "readOnly": True} in container[
+            "volumeMounts"
+        ]
+    service = of_kind(documents, "Service")
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["metadata"]["labels"][monitor["jobLabel"]] == "telemetry-gateway", "as the rules name the job"
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+# ---- the network
+
+
+def admitted(documents: list[dict[str, Any]], port: str) -> list[dict[str, Any]]:
+    (peers,) = (
+        rule["from"]
+        for rule in of_kind(documents, "NetworkPolicy")["spec"]["ingress"]
+        if port in {each["port"] for each in rule["ports"]}
+    )
+    return list(peers)
+
+
+@needs_helm
+def test_the_network_policy_admits_this_namespace_and_those_that_are_named(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"podSelector": {}}
+    named = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}} for name in ("apps", "ai")]
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    defaults, monitored = (rendered(tmp_path, INSTALLATIONS[name]) for name in ("defaults", "monitored"))
+    assert [admitted(defaults, port) for port in ("otlp-http", "otlp-grpc", "admin")] == [[own], [own], [own]]
+    assert admitted(monitored, "otlp-http") == admitted(monitored, "otlp-grpc") == [own, *named]
+    assert admitted(monitored, "admin") == [own, monitoring]
+    block = {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    narrowed = rendered(tmp_path, {"networkPolicy": {"senders": [block], "senderNamespaces": ["apps"]}})
+    assert admitted(narrowed, "otlp-http") == [block, named[0]]
+
+
+@needs_helm
+def test_services_and_policy_name_ports_of_the_container(tmp_path: Path) -> None:
+    documents = rendered(tmp_path, {"ports": {"http": 5318, "grpc": 5317, "admin": 5319}})
+    (pod,) = pods(documents)
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    config = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])["listen"]
+    assert ports == {"otlp-http": 5318, "otlp-grpc": 5317, "admin": 5319}
+    assert config == {"http": "0.0.0.0:5318", "grpc": "0.0.0.0:5317", "admin": "0.0.0.0:5319"}
+    assert {port["targetPort"] for port in of_kind(documents, "Service")["spec"]["ports"]} == set(ports)
+    for port in ports:
+        admitted(documents, port)
+
+
+TLS = {"cert_file": "/tls/tls.crt", "key_file": "/tls/tls.key"}
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("tls", "scheme"),
+    [({}, "HTTP"), ({"admin": TLS}, "HTTPS"), ({"admin": {**TLS, "client_ca_file": "/tls/ca"}}, None)],
+)
+def test_probes_speak_as_the_admin_listener_does(tls: dict[str, Any], scheme: str | None, tmp_path: Path) -> None:
+    """The kubelet has no certificate: then the gateway's own command asks."""
+    documents = rendered(tmp_path, {"config": {"tls": tls}, "serviceMonitor": {"enabled": True}})
+    (pod,) = pods(documents)
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        probe = pod["containers"][0][name]
+        if scheme is None:
+            assert ("--live" in probe["exec"]["command"]) == (name != "readinessProbe")
+            program, *arguments = probe["exec"]["command"]
+            assert program == "telemetry-gateway"
+            parse(arguments)
+        else:
+            path = "/readyz" if name == "readinessProbe" else "/healthz"
+            assert (probe["httpGet"]["path"], probe["httpGet"].get("scheme", "HTTP")) == (path, scheme)
+    (endpoint,) = of_kind(documents, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint.get("scheme", "http") == ("https" if tls else "http")

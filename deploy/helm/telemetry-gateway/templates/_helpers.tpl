@@ -36,11 +36,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* The Secret that the chart makes: a key for senders, a token for the scraper of /metrics. */}}
+{{- define "telemetry-gateway.madeSecret" -}}
+{{ include "telemetry-gateway.fullname" . }}-keys
+{{- end }}
+
+{{/* The Secret with the key of senders; empty where none is needed: a sidecar listens on loopback, and auth: none takes no key. */}}
+{{- define "telemetry-gateway.senderSecret" -}}
+{{- if .Values.senderKey.existingSecret }}
+{{- .Values.senderKey.existingSecret }}
+{{- else if and (ne .Values.mode "sidecar") (ne (dig "auth" "keys" .Values.config) "none") }}
+{{- include "telemetry-gateway.madeSecret" . }}
+{{- end }}
+{{- end }}
+
+{{/* The Secret with the token for /metrics; empty for a sidecar, which no ServiceMonitor scrapes. */}}
+{{- define "telemetry-gateway.metricsSecret" -}}
+{{- if .Values.serviceMonitor.tokenSecret.name }}
+{{- .Values.serviceMonitor.tokenSecret.name }}
+{{- else if ne .Values.mode "sidecar" }}
+{{- include "telemetry-gateway.madeSecret" . }}
+{{- end }}
+{{- end }}
+
 {{/* gateway.yaml: what the mode needs, under what the values state. A sidecar listens on its pod's loopback alone for senders. */}}
 {{- define "telemetry-gateway.config" -}}
 {{- $senders := ternary "127.0.0.1" "0.0.0.0" (eq .Values.mode "sidecar") }}
 {{- $listen := dict "http" (printf "%s:%v" $senders .Values.ports.http) "grpc" (printf "%s:%v" $senders .Values.ports.grpc) "admin" (printf "0.0.0.0:%v" .Values.ports.admin) }}
 {{- $made := dict "data_dir" "/var/lib/telemetry-gateway/data" "listen" $listen }}
+{{- if include "telemetry-gateway.metricsSecret" . }}
+{{- $_ := set $made "metrics_token" "${file:/run/secrets/metrics-token/token}" }}
+{{- if hasKey .Values.config "metrics_token" }}
+{{- fail "config.metrics_token: the chart sets it; name the Secret that holds the token in serviceMonitor.tokenSecret" }}
+{{- end }}
+{{- end }}
 {{- if ne .Values.mode "statefulset" }}
 {{- $_ := set $made "profile" "device" }}
 {{- if not (dig "upstream" "base_url" "" .Values.config) }}
@@ -54,6 +83,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {name: data, mountPath: /var/lib/telemetry-gateway}
 - {name: config, mountPath: /etc/telemetry-gateway, readOnly: true}
 - {name: tmp, mountPath: /tmp}
+{{- if include "telemetry-gateway.metricsSecret" . }}
+- {name: metrics-token, mountPath: /run/secrets/metrics-token, readOnly: true}
+{{- end }}
 {{- end }}
 
 {{- define "telemetry-gateway.envFrom" -}}
@@ -63,24 +95,68 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{/* Imports the senders' key where it is missing. */}}
+{{/* Who makes the key of senders: with config.operators one of them, else the name of this tool. */}}
+{{- define "telemetry-gateway.by" -}}
+{{- $may := list }}
+{{- range .Values.config.operators }}
+{{- if kindIs "string" . }}{{ $may = append $may . }}{{ else if ne (default "operator" .role) "viewer" }}{{ $may = append $may .email }}{{ end }}
+{{- end }}
+{{- first (append $may "helm") }}
+{{- end }}
+
+{{/* How the kubelet asks whether the gateway is well; a path, and its time limit. It has no certificate for a listener that wants one. */}}
+{{- define "telemetry-gateway.probe" -}}
+{{- $tls := dig "tls" "admin" dict .root.Values.config }}
+{{- if $tls.client_ca_file }}
+exec: {command: [telemetry-gateway, healthcheck, --config=/etc/telemetry-gateway/gateway.yaml{{ if eq .path "/healthz" }}, --live{{ end }}]}
+timeoutSeconds: 10
+{{- else }}
+httpGet: {path: {{ .path }}, port: admin{{ if $tls }}, scheme: HTTPS{{ end }}}
+timeoutSeconds: 5
+{{- end }}
+{{- end }}
+
+{{/* Readies the folder of a node, which the kubelet makes as root; has the gateway take the key of senders as it is in its Secret now. */}}
 {{- define "telemetry-gateway.initContainers" -}}
-{{- if .Values.senderKey.existingSecret }}
+{{- if and .Values.hostPath (ne .Values.mode "statefulset") }}
+- name: data-folder
+  image: {{ include "telemetry-gateway.image" . | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command:
+    - install
+    - --directory
+    - --mode=0700
+    - --owner={{ .Values.podSecurityContext.runAsUser }}
+    - --group={{ .Values.podSecurityContext.runAsGroup }}
+    - /var/lib/telemetry-gateway
+  securityContext:
+    runAsUser: 0
+    runAsNonRoot: false
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: {drop: [ALL], add: [CHOWN, FOWNER]}
+  resources: {{- toYaml .Values.resources | nindent 4 }}
+  volumeMounts:
+    - {name: data, mountPath: /var/lib/telemetry-gateway}
+{{- end }}
+{{- if include "telemetry-gateway.senderSecret" . }}
 - name: sender-key
   image: {{ include "telemetry-gateway.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   args:
     - keys
     - import-legacy
-    - --if-missing
+    - --replace
     - --yes
-    - --by=helm
+    - --by={{ include "telemetry-gateway.by" . }}
     - --config=/etc/telemetry-gateway/gateway.yaml
-    - --secret-file=/run/secrets/sender-key/{{ .Values.senderKey.key }}
+    - --secret-file=/run/secrets/sender-key/key
     {{- range .Values.senderKey.managed }}
     - --managed={{ . }}
     {{- end }}
-  {{- include "telemetry-gateway.envFrom" . | nindent 2 }}
+  {{- with include "telemetry-gateway.envFrom" . }}
+  {{- trim . | nindent 2 }}
+  {{- end }}
   securityContext: {{- toYaml .Values.securityContext | nindent 4 }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
@@ -95,7 +171,9 @@ envFrom:
   image: {{ include "telemetry-gateway.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   args: [run, --config=/etc/telemetry-gateway/gateway.yaml]
-  {{- include "telemetry-gateway.envFrom" . | nindent 2 }}
+  {{- with include "telemetry-gateway.envFrom" . }}
+  {{- trim . | nindent 2 }}
+  {{- end }}
   {{- with .Values.extraEnv }}
   env: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -104,18 +182,16 @@ envFrom:
     - {name: otlp-grpc, containerPort: {{ .Values.ports.grpc }}}
     - {name: admin, containerPort: {{ .Values.ports.admin }}}
   startupProbe:  # a large spool is read before the listeners are bound
-    httpGet: {path: /healthz, port: admin}
+    {{- include "telemetry-gateway.probe" (dict "root" . "path" "/healthz") | trim | nindent 4 }}
     periodSeconds: 2
-    failureThreshold: 300
+    failureThreshold: 450
   livenessProbe:
-    httpGet: {path: /healthz, port: admin}
+    {{- include "telemetry-gateway.probe" (dict "root" . "path" "/healthz") | trim | nindent 4 }}
     periodSeconds: 10
-    timeoutSeconds: 5
     failureThreshold: 6
   readinessProbe:
-    httpGet: {path: /readyz, port: admin}
+    {{- include "telemetry-gateway.probe" (dict "root" . "path" "/readyz") | trim | nindent 4 }}
     periodSeconds: 5
-    timeoutSeconds: 5
   securityContext: {{- toYaml .Values.securityContext | nindent 4 }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
@@ -131,9 +207,13 @@ envFrom:
   configMap: {name: {{ include "telemetry-gateway.fullname" . }}}
 - name: tmp
   emptyDir: {sizeLimit: 512Mi}
-{{- if .Values.senderKey.existingSecret }}
+{{- with include "telemetry-gateway.senderSecret" . }}
 - name: sender-key
-  secret: {secretName: {{ .Values.senderKey.existingSecret | quote }}}
+  secret: {secretName: {{ . | quote }}, items: [{key: {{ $.Values.senderKey.key | quote }}, path: key}]}
+{{- end }}
+{{- with include "telemetry-gateway.metricsSecret" . }}
+- name: metrics-token
+  secret: {secretName: {{ . | quote }}, items: [{key: {{ $.Values.serviceMonitor.tokenSecret.key | quote }}, path: token}]}
 {{- end }}
 {{- if ne .Values.mode "statefulset" }}
 - name: data
@@ -176,7 +256,7 @@ spec:
   priorityClassName: {{ . }}
   {{- end }}
   {{- with include "telemetry-gateway.initContainers" . }}
-  initContainers: {{- . | nindent 4 }}
+  initContainers: {{- trim . | nindent 4 }}
   {{- end }}
   containers:
     {{- include "telemetry-gateway.container" . | nindent 4 }}
@@ -191,4 +271,13 @@ spec:
   {{- with .Values.affinity }}
   affinity: {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
+
+{{/* Peers of a NetworkPolicy: those that are listed, or without any the release's namespace; and namespaces by name. */}}
+{{- define "telemetry-gateway.peers" -}}
+{{- $peers := first . | default (list (dict "podSelector" dict)) }}
+{{- range last . }}
+{{- $peers = append $peers (dict "namespaceSelector" (dict "matchLabels" (dict "kubernetes.io/metadata.name" .))) }}
+{{- end }}
+{{- toYaml $peers }}
 {{- end }}
