@@ -92,8 +92,8 @@ class Provider(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Handler)
         self.served: list[Served] = []
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()

@@ -2,6 +2,8 @@
 nginx caddy` sends through the real ones.
 """
 
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ import pytest
 import yaml
 
 from gateway.cli.main import main
+from gateway.common.connection_limits import shares_of
+from gateway.common.open_files import OPEN_FILES
 from gateway.config.environment import misspelt_texts
+from gateway.config.model import Limits
 from tests.install.proxies import Ports, nginx_config
 from tests.support.certificates import Authority
 from tests.support.programs import needs_program
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+CLIENTS = Path(__file__).parents[2] / "e2e/clients"
 
 
 @pytest.fixture
@@ -27,13 +33,17 @@ def services() -> dict[str, Any]:
 def test_the_gateway_of_the_compose_file_is_read_only_and_its_options_are_known(services: dict[str, Any]) -> None:
     gateway = services["gateway"]
     assert gateway["read_only"]
-    assert gateway["cap_drop"] == ["ALL"]
+    assert (gateway["tmpfs"], gateway["cap_drop"]) == (["/tmp"], ["ALL"])
+    assert gateway["security_opt"] == ["no-new-privileges:true"]
     assert misspelt_texts(gateway["environment"]) == []
     assert all(port.startswith("127.0.0.1:") for port in gateway["ports"])
 
 
 def test_the_compose_file_imports_the_one_key_that_litellm_sends_with(services: dict[str, Any]) -> None:
-    keys, name, *options = services["sender-key"]["command"]
+    """Each start of the gateway does: a second service would meet the gateway that runs."""
+    importing, running = services["gateway"]["entrypoint"][2].splitlines()
+    assert running == "exec telemetry-gateway run"
+    keys, name, *options = shlex.split(importing)[1:]
     parsed = (
         main.commands[keys]
         .commands[name]
@@ -41,12 +51,42 @@ def test_the_compose_file_imports_the_one_key_that_litellm_sends_with(services: 
             name, [one for one in options if not one.startswith("--secret-file")]
         )
     )
-    assert parsed.params["if_missing"]
+    assert parsed.params["replace"]
     litellm = yaml.safe_load((DEPLOY / "compose/litellm.yaml").read_text())
     callback = litellm["callback_settings"]["gateway"]
     assert callback["headers"] == {"Authorization": "os.environ/GATEWAY_KEY"}
     assert "GATEWAY_KEY=" in services["litellm"]["entrypoint"][2]
-    assert services["litellm"]["secrets"] == services["sender-key"]["secrets"]
+    assert services["litellm"]["secrets"] == services["gateway"]["secrets"]
+
+
+def test_every_image_of_the_compose_file_has_an_exact_tag(services: dict[str, Any]) -> None:
+    """That of LiteLLM is the release that the tests run."""
+    pins = (CLIENTS / "requirements-litellm-proxy.txt").read_text()
+    (litellm,) = re.findall(r"^litellm==(\S+)", pins, re.MULTILINE)
+    assert services["litellm"]["image"] == f"ghcr.io/berriai/litellm:${{LITELLM_VERSION:-v{litellm}}}"
+    for service in services.values():
+        assert re.search(r":-v?\d+\.\d+\.\d+}$", service["image"]), service["image"]
+
+
+def test_the_gateway_of_the_compose_file_may_have_the_files_of_all_connections(services: dict[str, Any]) -> None:
+    files = min(services["gateway"]["ulimits"]["nofile"], OPEN_FILES)
+    assert shares_of(files).senders >= Limits().max_connections
+
+
+def test_up_waits_until_litellm_answers(services: dict[str, Any]) -> None:
+    """`up --wait` ends when each health check is good; the gateway's is in its image."""
+    assert "/health/liveliness" in services["litellm"]["healthcheck"]["test"][-1]
+    assert services["litellm"]["depends_on"] == {"gateway": {"condition": "service_healthy"}}
+    for mounted in services["litellm"]["volumes"]:
+        assert (DEPLOY / "compose" / mounted.split(":")[0]).is_file()
+
+
+def test_proxies_admit_bodies_as_large_as_the_gateway_does() -> None:
+    nginx, caddy = ((DEPLOY / "proxies" / name).read_text() for name in ("nginx.conf", "Caddyfile"))
+    for admitted in (re.findall(r"client_max_body_size (\w+);", nginx), re.findall(r"max_size (\w+)", caddy)):
+        (size,) = admitted
+        assert size in {"64m", "64MiB"}
+    assert Limits().max_body_bytes == 64 << 20
 
 
 @needs_program("nginx", get="Debian's package nginx-light")
