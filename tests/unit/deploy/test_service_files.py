@@ -12,6 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from gateway.cli.main import main
+from gateway.common.connection_limits import shares_of
+from gateway.common.open_files import OPEN_FILES
+from gateway.config.model import Limits
+from gateway.receiver.listen import SHUTDOWN_S
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
@@ -33,10 +37,13 @@ def of_task() -> str:
 
 
 def of_systemd(name: str) -> str:
-    text = (DEPLOY / "systemd" / name).read_text()
-    found = re.search(r"^ExecStart=\S+/telemetry-gateway (.*)$", text, re.MULTILINE)
-    assert found is not None
-    return found[1]
+    return setting(name, "ExecStart").partition("telemetry-gateway ")[2]
+
+
+def setting(unit: str, name: str) -> str:
+    """The one value of *name* in a unit."""
+    (found,) = re.findall(rf"^{name}=(.*)$", (DEPLOY / "systemd" / unit).read_text(), re.MULTILINE)
+    return str(found)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,29 @@ def test_a_service_file_starts_the_gateway_with_options_that_it_has(arguments: s
     assert command.make_context(name, options).params["config_file"] is not None
 
 
-@pytest.mark.parametrize("name", ["telemetry-gateway.service", "telemetry-gateway-device.service"])
+UNITS = ("telemetry-gateway.service", "telemetry-gateway-device.service")
+STARTS, WITHIN_S = 5, 10
+"""Of systemd: after so many starts within that time it gives a unit up."""
+
+
+def test_the_unit_may_have_the_files_of_all_connections() -> None:
+    """What the process asks for at most is `OPEN_FILES`."""
+    files = min(int(setting("telemetry-gateway.service", "LimitNOFILE")), OPEN_FILES)
+    assert shares_of(files).senders >= Limits().max_connections
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_never_gives_a_unit_up(name: str) -> None:
+    assert setting(name, "Restart") == "always"
+    assert int(setting(name, "RestartSec")) * STARTS > WITHIN_S
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_stop_is_given_the_time_that_it_takes(name: str) -> None:
+    assert int(setting(name, "TimeoutStopSec")) >= 2 * SHUTDOWN_S, "one listener after the other"
+
+
+@pytest.mark.parametrize("name", UNITS)
 def test_a_unit_leaves_the_metrics_of_the_process(name: str, tmp_path: Path) -> None:
     """`ProcSubset=pid` hides /proc/stat, without which no `process_*` is known."""
     proc = Path("/proc")
