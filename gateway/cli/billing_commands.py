@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from gateway.cli.groups import Group
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 
 
-@click.group()
+@click.group(cls=Group)
 def billing() -> None:
-    """Cost by day, dropped to a billing connection of the upstream."""
+    """Cost by day, sent to a billing connection."""
 
 
 @billing.command("show")
@@ -45,7 +46,10 @@ def billing_send(
     partial: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Drop every closed day of a month, also those dropped before, and wait for the outcome."""
+    """Send every closed day of a month, and wait for the outcome.
+
+    Days that were sent before are sent again.
+    """
     from gateway.cli.billing import print_plan, send_month  # noqa: PLC0415 as above
 
     work = print_plan if dry_run else send_month
@@ -67,7 +71,7 @@ def billing_relayed(
     remove: str | None,
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Show the billing drops of senders that this gateway forwards, or change one of them."""
+    """Show the billing drops of senders, or change one of them."""
     from gateway.cli.billing_relay import change_drop, print_relayed  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)

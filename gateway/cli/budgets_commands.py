@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.cli.groups import Group
 from gateway.cli.named_resource_commands import add_commands
 
 if TYPE_CHECKING:
@@ -22,21 +23,23 @@ _FIELDS: Final = (
 )  # fmt: skip
 _HELPS: Final = {
     "list": "List budgets by name, each with what is spent.",
-    "create": """Create a budget; --amount, --currency and --period are needed.
+    "create": """Create a budget.
+
+    --amount, --currency and --period are needed.
 
     \b
     Examples:
       telemetry-gateway budgets create Core --amount 90 --currency USD --period week
     """,
     "show": "Show a budget with its latest alerts.",
-    "change": "Change the given fields; alerts and filters are replaced as a whole.",
+    "change": "Change the given fields.\n\nAlerts and filters are replaced as a whole.",
     "delete": "Delete a budget with its alerts.",
 }
 
 
-@click.group()
+@click.group(cls=Group)
 def budgets() -> None:
-    """What calls may cost in a period, what they cost, and when to alert."""
+    """What calls may cost in a period, and when to alert."""
 
 
 def _load() -> "NamedResource[Any]":

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from gateway.cli.groups import Group
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 
 
-@click.group()
+@click.group(cls=Group)
 def devices() -> None:
-    """Machines that send telemetry or heartbeats, and their enrolment at the service."""
+    """Machines that send, and their enrolment at the service."""
 
 
 @devices.command("list")
@@ -35,7 +36,7 @@ def devices_list(config_file: Path | None, data_dir: Path | None, as_json: bool,
 @json_option
 @click.argument("device_id", metavar="DEVICE")
 def devices_show(config_file: Path | None, data_dir: Path | None, as_json: bool, device_id: str) -> None:  # noqa: FBT001 as above
-    """Show a device: its state and why, what it reported of itself, its enrolment."""
+    """Show a device: state, reason, enrolment, what it reported."""
     from gateway.cli.devices import print_device  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_device(config_of(config_file, data_dir), device_id, as_json=as_json)))
@@ -53,7 +54,7 @@ def _device_command(verb: str, meaning: str) -> None:
         sys.exit(asyncio.run(change(config_of(config_file, data_dir), device_id, verb, as_json=as_json)))
 
 
-_device_command("block", "Take nothing from it and send nothing for it, also after restarts, until it is unblocked.")
+_device_command("block", "Refuse its data, also after restarts, until it is unblocked.")
 _device_command("unblock", "End its block or quarantine and enrol it again.")
 _device_command("forget", "Forget it and end its block; at its next contact it is new.")
 
@@ -71,7 +72,10 @@ def devices_enroll(
     every: bool,  # noqa: FBT001 as above
     device_id: str | None,
 ) -> None:
-    """Enrol one device again, or all with --all, at the rate of devices.enroll_per_s."""
+    """Enrol one device again, or all with --all.
+
+    At the rate of devices.enroll_per_s.
+    """
     from gateway.cli.devices import change, enroll_all  # noqa: PLC0415 as above
 
     if every == (device_id is not None):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from gateway.cli.groups import Group
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 from gateway.config.values import parse_size_bytes
 
@@ -108,7 +109,7 @@ description_option = click.option("--description", help="What the key is for.")
 yes_option = click.option("--yes", is_flag=True, help="Go on even though senders without a key will be refused.")
 
 
-@click.group()
+@click.group(cls=Group)
 def keys() -> None:
     """The keys of senders: who may post, and what."""
 
@@ -154,8 +155,9 @@ def import_legacy(
     yes: bool,  # noqa: FBT001 as above
     **asked: Any,
 ) -> None:
-    """Take over the one key that your senders have from before there were several; it is
-    listed as `Legacy API Key`.
+    """Take over the one key that all your senders have now.
+
+    It is listed as `Legacy API Key`.
     """
     from gateway.cli.keys import create_key, import_missing  # noqa: PLC0415 as above
 
@@ -233,7 +235,7 @@ def _turn_command(verb: Literal["disable", "enable"], meaning: str) -> None:
         sys.exit(asyncio.run(turn_key(place, key, verb, by, as_json=as_json)))
 
 
-_turn_command("disable", "Refuse the key from the next request on; it can be enabled again.")
+_turn_command("disable", "Refuse the key from the next request on, until `enable`.")
 _turn_command("enable", "Take the key again.")
 
 

@@ -12,6 +12,7 @@ import click
 from gateway.cli.billing_commands import billing
 from gateway.cli.budgets_commands import budgets
 from gateway.cli.devices_commands import devices
+from gateway.cli.groups import SectionedGroup
 from gateway.cli.keys_commands import keys
 from gateway.cli.options import (
     Faulty,
@@ -33,11 +34,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="ai-telemetry-gateway")
 def main() -> None:
-    """Receives AI telemetry, counts every call once, keeps it on disk before it
-    answers, and forwards it.
+    """Receive AI telemetry, count every call once, and forward it.
+
+    Data is on disk before its sender is answered. To begin: `run`, then `sources`, then `status`.
+    When something is wrong: `doctor`.
     """
 
 
@@ -58,7 +61,9 @@ def run(
     listen_admin: str | None,
     ports_file: Path | None,
 ) -> None:
-    """Run the gateway until SIGINT or SIGTERM; SIGHUP reloads the configuration.
+    """Run the gateway.
+
+    SIGINT and SIGTERM stop it; SIGHUP reloads the configuration.
 
     \b
     Examples:
@@ -82,7 +87,10 @@ def run(
 @data_dir_option
 @click.option("--live", "is_alive_enough", is_flag=True, help="Ask whether it runs, not whether it takes data.")
 def healthcheck(config_file: Path | None, data_dir: Path | None, is_alive_enough: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Ask the running gateway whether it is ready; exit code 1 when it is not, or none answers."""
+    """Ask the running gateway whether it is ready.
+
+    Exit code 1: it is not ready, or no gateway answers.
+    """
     from gateway.cli.health import run_probe  # noqa: PLC0415 as above
 
     sys.exit(run_probe(config_of(config_file, data_dir), is_alive_enough=is_alive_enough))
@@ -91,7 +99,10 @@ def healthcheck(config_file: Path | None, data_dir: Path | None, is_alive_enough
 @main.command()
 @click.option("--keep", is_flag=True, help="Stay up afterwards and print a login link to the status page.")
 def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Send sample traffic through a gateway of its own and show what arrives."""
+    """Send sample calls through a gateway and show the result.
+
+    The gateway is one of the demo's own, on free ports and in a temporary directory.
+    """
     try:
         from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
     except ModuleNotFoundError as missing:
@@ -129,9 +140,9 @@ def normalise(
     config_file: Path | None,
     file: Any,
 ) -> None:
-    """Print the records of one payload as NDJSON, and its rejections on stderr.
+    """Print the records that one payload becomes.
 
-    FILE: `-` reads stdin.
+    Records go to stdout as NDJSON, rejections to stderr. FILE: `-` reads stdin.
 
     \b
     Examples:
@@ -159,7 +170,10 @@ def normalise(
     "--viewer", "is_viewer", is_flag=True, help="A link for a session that reads all but keys, and changes nothing."
 )
 def open_page(config_file: Path | None, data_dir: Path | None, prints: bool, is_viewer: bool) -> None:  # noqa: FBT001 flags of the command line
-    """Open the page of the running gateway in a browser, by a link that works once."""
+    """Open the page of the running gateway in a browser.
+
+    The link works once.
+    """
     from gateway.cli.opening import open_status_page  # noqa: PLC0415 as above
 
     sys.exit(
@@ -172,10 +186,11 @@ def open_page(config_file: Path | None, data_dir: Path | None, prints: bool, is_
 @data_dir_option
 @json_option
 def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Look at configuration, data directory, disk, clock, upstream, keys and the running gateway,
-    and name for each fault what to do.
+    """Find what is wrong, and what to do about it.
 
-    Exit code 1: something is a fault.
+    Looks at configuration, data directory, disk, clock, upstream, keys and the running gateway.
+    Each key is tried at the upstream: the key of AI telemetry by a request without records, to the
+    path that calls are sent to. Exit code 1: something is a fault.
 
     \b
     Examples:
@@ -192,9 +207,10 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
 @data_dir_option
 @click.option("--once", is_flag=True, help="Print one frame and end, as where stdout is not a terminal.")
 def top(config_file: Path | None, data_dir: Path | None, once: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Watch the running gateway: lanes, rates, today's calls and cost, senders, the slowest calls.
+    """Watch lanes, rates and today's cost on one screen.
 
-    A new frame every two seconds; q ends it.
+    With the senders and the slowest calls of the last minute. A new frame is drawn every two
+    seconds; q ends it.
     """
     from gateway.cli.top import show_top  # noqa: PLC0415 as above
 
@@ -226,10 +242,10 @@ def tap(
     as_json: bool,  # noqa: FBT001 a flag of the command line
     **filters: tuple[str, ...],
 ) -> None:
-    """Show the running gateway's calls as they settle: tokens, cost, key, team, outcome.
+    """Watch single calls as they settle.
 
-    Without content and users. A terminal that is too slow loses lines, and shows how many; the
-    gateway waits for none.
+    Tokens, cost, key, team and outcome of each, without content and users. A terminal that is too
+    slow loses lines, and shows how many; the gateway waits for none.
 
     \b
     Examples:
@@ -262,7 +278,7 @@ def backup(
     has_config: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Write everything of the gateway into one file, also while it runs.
+    """Write everything into one file, also while it runs.
 
     Spool, keys, devices, usage, insights, tokens and secrets, as of one moment. The passphrase is
     typed, or read from --passphrase-file or $TELEMETRY_GATEWAY_BACKUP_PASSPHRASE.
@@ -299,10 +315,10 @@ def restore(
     as_json: bool,  # noqa: FBT001 a flag of the command line
     file: Path,
 ) -> None:
-    """Fill an empty data directory from a FILE that `backup` wrote.
+    """Fill an empty data directory from a backup.
 
-    Every byte is checked before a file gets its place. Start the gateway afterwards with
-    `telemetry-gateway run`.
+    FILE is one that `backup` wrote. Every byte is checked before a file gets its place. Start the
+    gateway afterwards with `telemetry-gateway run`.
 
     \b
     Example:
@@ -329,7 +345,9 @@ def check(
     connects: bool,  # noqa: FBT001 a flag of the command line
     schema: bool,  # noqa: FBT001 the same
 ) -> None:
-    """Check all that `run` checks, and print all faults at once. Changes nothing.
+    """Print every fault for which `run` would not start.
+
+    It checks what `run` checks, and changes nothing.
 
     \b
     Examples:
@@ -364,7 +382,10 @@ def service() -> None:
 def service_run(
     data_dir: Path, listen: str, fail: str, latency: str, reset: str, seed: int | None, ports_file: Path | None
 ) -> None:
-    """Run the service alone; its keys are made at first start and lie in the data directory."""
+    """Run the service alone.
+
+    Its keys are made at the first start and are kept in the data directory.
+    """
     from gateway.cli.running import run_service  # noqa: PLC0415 as above
 
     try:
@@ -390,7 +411,9 @@ def sources(
     grpc_address: str,
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """List the products that can send here, or show what to paste into the one called NAME.
+    """List products that can send here, and their settings.
+
+    With NAME: what to paste into that one.
 
     \b
     Examples:
@@ -407,7 +430,7 @@ def sources(
 
 @main.group()
 def spool() -> None:
-    """What is kept on disk."""
+    """What is kept on disk: counts, dead letters, repairs."""
 
 
 @spool.command("status")
@@ -415,7 +438,10 @@ def spool() -> None:
 @data_dir_option
 @json_option
 def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Show the counts of the spool: from the running gateway, or from the file when none runs."""
+    """Show the counts of the spool, lane by lane.
+
+    From the running gateway, or from the file when none runs.
+    """
     from gateway.cli.spool import print_status  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_status(config_of(config_file, data_dir), as_json=as_json)))
@@ -426,7 +452,10 @@ def spool_status(config_file: Path | None, data_dir: Path | None, as_json: bool)
 @data_dir_option
 @json_option
 def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
-    """Read the whole spool and check it: pages, rows, counts. Exit code 0 only when all is well."""
+    """Read the whole spool and check it.
+
+    Pages, rows and counts. Exit code 0 only when all is well.
+    """
     from gateway.cli.spool import print_verified  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_verified(config_of(config_file, data_dir), as_json=as_json)))
@@ -438,7 +467,10 @@ def spool_verify(config_file: Path | None, data_dir: Path | None, as_json: bool)
 @json_option
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool, file: Path) -> None:  # noqa: FBT001 as above
-    """Write a copy of the spool as it is at one moment to FILE, also while the gateway runs."""
+    """Copy the spool to FILE, also while the gateway runs.
+
+    The copy holds the spool of one moment.
+    """
     from gateway.cli.spool import print_backup  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_backup(config_of(config_file, data_dir), file.absolute(), as_json=as_json)))
@@ -449,7 +481,10 @@ def spool_backup(config_file: Path | None, data_dir: Path | None, as_json: bool,
 @data_dir_option
 @json_option
 def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 as above
-    """Confirm that you have seen what the spool lost: the gateway is no longer degraded by it."""
+    """Confirm that you have seen what the spool lost.
+
+    The gateway is no longer degraded by it.
+    """
     from gateway.cli.spool import print_acknowledged  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_acknowledged(config_of(config_file, data_dir), as_json=as_json)))
@@ -461,9 +496,10 @@ def spool_acknowledge(config_file: Path | None, data_dir: Path | None, as_json: 
 @json_option
 @click.argument("lane")
 def spool_set_aside(config_file: Path | None, data_dir: Path | None, as_json: bool, lane: str) -> None:  # noqa: FBT001 as above
-    """Let LANE go on that is held because its upstream refuses every record, or gives answers that
-    are not understood. Of the records that wait now, those that it refuses become dead letters;
-    they can be replayed.
+    """Let a held LANE go on.
+
+    For a lane whose upstream refuses every record, or gives answers that are not understood. Of the
+    records that wait now, those that it refuses become dead letters; they can be replayed.
     """
     from gateway.cli.spool import print_set_aside  # noqa: PLC0415 as above
 
@@ -487,8 +523,10 @@ def spool_replay(
     is_sure: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Send again what was delivered and is still kept (spool.keep_delivered),
-    to an upstream that lost it. Asks first where that is more than 1000 records.
+    """Send again what was delivered and is still kept.
+
+    For an upstream that lost it. Delivered records are kept for spool.keep_delivered. The command
+    asks first if there are more than 1000.
 
     \b
     Examples:
@@ -539,7 +577,7 @@ def dead_letters_list(config_file: Path | None, data_dir: Path | None, as_json: 
 @json_option
 @click.argument("id_", metavar="ID", type=click.IntRange(min=1))
 def dead_letters_show(config_file: Path | None, data_dir: Path | None, as_json: bool, id_: int) -> None:  # noqa: FBT001 as above
-    """Show a dead letter with its record and the upstream's answer."""
+    """Show one with its record and the upstream's answer."""
     from gateway.cli.dead_letters import print_letter  # noqa: PLC0415 as above
 
     sys.exit(asyncio.run(print_letter(config_of(config_file, data_dir), id_, as_json=as_json)))
@@ -556,8 +594,9 @@ def dead_letters_replay(
     ids: tuple[int, ...],
     **choice: Any,
 ) -> None:
-    """Put them back to be sent, under their own record ids: all, or those that
-    the filters and IDs name.
+    """Send dead letters again, all or the chosen ones.
+
+    Filters and IDs choose them. They keep their record ids.
 
     \b
     Examples:
@@ -582,11 +621,30 @@ def dead_letters_drop(
     ids: tuple[int, ...],
     **choice: Any,
 ) -> None:
-    """Delete them for good: all, or those that the filters and IDs name. They stay counted."""
+    """Delete dead letters for good, all or the chosen ones.
+
+    Filters and IDs choose them. They stay counted.
+    """
     from gateway.cli.dead_letters import Choice, drop  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)
     sys.exit(asyncio.run(drop(config, Choice(**choice), ids, is_sure=yes, as_json=as_json)))
+
+
+@main.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes commands in your shell.
+
+    \b
+    Examples:
+      source <(telemetry-gateway completion bash)     # in ~/.bashrc
+      source <(telemetry-gateway completion zsh)      # in ~/.zshrc
+      telemetry-gateway completion fish | source      # in ~/.config/fish/config.fish
+    """
+    from gateway.cli.completion import script_of  # noqa: PLC0415 as above
+
+    click.echo(script_of(shell, main))
 
 
 main.add_command(devices)

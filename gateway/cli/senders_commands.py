@@ -27,7 +27,7 @@ def senders(
     limit: int | None,
     as_json: bool,  # noqa: FBT001 a flag of the command line
 ) -> None:
-    """List senders, the latest first, with what is wrong and what to do."""
+    """List who sends, what is wrong with it, and what to do."""
     from gateway.cli.senders import print_senders  # noqa: PLC0415 starting the other commands must not cost its imports
 
     config = config_of(config_file, data_dir)

@@ -34,7 +34,10 @@ to_option = click.option("--to", "until", help="The end, not included; default: 
 @click.option("--limit", type=click.IntRange(min=1, max=500), help="Show at most this many rows; default 20.")
 @json_option
 def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **options: Any) -> None:  # noqa: FBT001 a flag of the command line
-    """Show calls, tokens and cost, of the last 30 days where no time is given."""
+    """Show calls, tokens and cost, by model, team and more.
+
+    Of the last 30 days, unless a time is given.
+    """
     from gateway.cli.usage import Options, print_usage  # noqa: PLC0415 starting the other commands must not cost its imports
 
     sys.exit(asyncio.run(print_usage(config_of(config_file, data_dir), Options(**options), as_json=as_json)))
@@ -74,7 +77,10 @@ def export(
     group_by: str | None,
     to: Path | None,
 ) -> None:
-    """Write usage by day or hour to a file; focus is CSV with the columns of FOCUS 1.2."""
+    """Write usage by day or hour to a file.
+
+    `--format focus` is CSV with the columns of FOCUS 1.2.
+    """
     from gateway.cli.exporting import Typed  # noqa: PLC0415 as above
     from gateway.cli.exporting import export as write  # noqa: PLC0415 as above
 
@@ -105,7 +111,10 @@ def forget_user(
     is_agreed: bool,  # noqa: FBT001 as above
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Remove USER from all that the gateway holds; totals stay exact."""
+    """Remove a user from all kept data.
+
+    Totals stay exact.
+    """
     from gateway.cli.forgetting import forget  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)
@@ -139,7 +148,10 @@ def reconcile(
     currency: str,
     as_json: bool,  # noqa: FBT001 as above
 ) -> None:
-    """Compare a provider's usage export with what was counted, by day and model."""
+    """Compare a provider's usage export with the counts.
+
+    By day and model.
+    """
     from gateway.cli.reconciling import reconcile as compare  # noqa: PLC0415 as above
 
     config = config_of(config_file, data_dir)

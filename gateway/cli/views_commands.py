@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from gateway.cli.groups import Group
 from gateway.cli.named_resource_commands import add_commands
 
 if TYPE_CHECKING:
@@ -30,9 +31,12 @@ _HELPS: Final = {
 }
 
 
-@click.group()
+@click.group(cls=Group)
 def views() -> None:
-    """Saved questions about usage, for `usage --view`, `export --view` and the page."""
+    """Saved questions about usage.
+
+    For `usage --view`, `export --view` and the page.
+    """
 
 
 def _load() -> "NamedResource[Any]":

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import click
 import pytest
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+from click.testing import CliRunner
 
+from gateway.cli.completion import SHELLS
+from gateway.cli.groups import SECTIONS
 from gateway.cli.main import main
 
 
@@ -19,6 +22,15 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
         yield from contexts(click.Context(below, info_name=name, parent=context, terminal_width=80))
 
 
+def groups(context: click.Context) -> Iterator[click.Context]:
+    command = context.command
+    if isinstance(command, click.Group):
+        yield context
+        for name, below in command.commands.items():
+            yield from groups(click.Context(below, info_name=name, parent=context, terminal_width=80))
+
+
+GROUPS = list(groups(click.Context(main, info_name="telemetry-gateway", terminal_width=80)))
 COMMANDS = list(contexts(click.Context(main, info_name="telemetry-gateway", terminal_width=80)))
 
 
@@ -46,3 +58,48 @@ def test_each_shell_completes_commands_options_and_choices(shell: type[ShellComp
     assert "dead-letters" in found("spool", "dead")
     assert "--passphrase-file" in found("backup", "--pass")
     assert found("tap", "--outcome", "k") == ["kept"]
+
+
+@pytest.mark.parametrize("context", GROUPS, ids=lambda context: context.command_path)
+def test_no_summary_is_cut_on_80_columns(context: click.Context) -> None:
+    _, *lines = context.get_help().splitlines()  # the first is the usage
+    assert [line for line in lines if line.endswith("...") or len(line) > 80] == []
+
+
+def test_each_command_is_in_one_section_of_the_help() -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert len(set(listed)) == len(listed)
+    assert main.commands.keys() - set(listed) == set()
+    titles = [line for line in GROUPS[0].get_help().splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[1:] == [f"{title}:" for title in SECTIONS]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("usgae", "`telemetry-gateway usage`"),
+        ("Doctor", "`telemetry-gateway doctor`"),
+        ("spool verfy", "`telemetry-gateway spool verify`"),
+        ("verfy", "`telemetry-gateway spool verify`"),
+        ("spool keys", "`telemetry-gateway keys`"),
+        ("replay", "`telemetry-gateway spool replay` or `telemetry-gateway spool dead-letters replay`"),
+        ("usage --grup-by team", "--group-by"),
+    ],
+)
+def test_what_was_mistyped_is_answered_with_what_was_meant(typed: str, meant: str) -> None:
+    result = CliRunner().invoke(main, typed.split(), prog_name="telemetry-gateway")
+    assert result.exit_code == 2
+    assert f"did you mean {meant}" in result.output.replace("Did", "did").replace("'", "")
+
+
+def test_a_command_that_is_like_no_other_is_answered_without_a_suggestion() -> None:
+    result = CliRunner().invoke(main, ["xyzzy"], prog_name="telemetry-gateway")
+    assert result.exit_code == 2
+    assert result.output.endswith("no command is named 'xyzzy'\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_prints_the_script_of_each_shell(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell], prog_name="telemetry-gateway")
+    assert result.exit_code == 0
+    assert f"_TELEMETRY_GATEWAY_COMPLETE={shell}_complete" in result.output
