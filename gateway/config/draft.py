@@ -1,4 +1,4 @@
-"""A configuration on its way: plain data from YAML, the line of each option, references
+"""A configuration on its way: plain data from YAML, the place of each option, references
 replaced, and the faults so far.
 
 A value is never quoted in a fault, but for names of scopes and lanes: it may be a
@@ -7,15 +7,16 @@ secret in the wrong place.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os.path import expanduser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
+from gateway.config.yaml_faults import Loader, reason_of
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
@@ -35,17 +36,29 @@ TLS_FILES: tuple[Steps, ...] = tuple(
 FILE_OPTIONS: tuple[Steps, ...] = (("data_dir",), ("pricing", "file"), ("upstream", "ca_file"), *TLS_FILES)
 
 
+class Place(NamedTuple):
+    """Where an option is set."""
+
+    source: str
+    """The file as it was named, `environment variable NAME` or `flag --name`."""
+    line: int = 0
+    """From 1; 0 outside of files, and for a file as a whole."""
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}, line {self.line}, column {self.column}" if self.line else self.source
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     option: str
     """Such as `upstream.keys[0].secret`; empty for the file as a whole."""
     message: str
-    line: int | None = None
-    """In the file, from 1; None for what the file does not hold."""
+    place: Place | None = None
+    """None for what nothing sets."""
 
     def __str__(self) -> str:
-        where = f"line {self.line}: " if self.line is not None else ""
-        return f"{where}{self.option}: {self.message}" if self.option else f"{where}{self.message}"
+        return ": ".join(str(part) for part in (self.place, self.option, self.message) if part)
 
 
 class ConfigFaults(Exception):
@@ -59,51 +72,63 @@ class ConfigFaults(Exception):
 @dataclass(slots=True)
 class Draft:
     """A configuration on its way: plain data, where each option
-    stands, and what was wrong so far.
+    is, and what was wrong so far.
     """
 
     data: dict[str, Any]
-    lines: dict[Steps, int]
-    faults: list[Fault]
+    places: dict[Steps, Place] = field(default_factory=dict)
+    """Of the options' names, and of the entries of lists."""
+    values: dict[Steps, Place] = field(default_factory=dict)
+    """Of the values, those that are neither groups nor lists."""
+    faults: list[Fault] = field(default_factory=list)
 
-    def fault(self, path: Steps, message: str) -> None:
-        self.faults.append(Fault(option_name(path), message, line_of(path, self.lines)))
+    def fault(self, path: Steps, message: str, *, is_of_name: bool = False) -> None:
+        """Note what is wrong with the value at *path*, or with the option's name."""
+        value = None if is_of_name else self.values.get(path)
+        self.faults.append(Fault(option_name(path), message, value or place_of(path, self.places)))
+
+    def set_by(self, path: Steps, value: object, source: str) -> None:
+        """Put *value* in the place of what the file has."""
+        put(self.data, path, value)
+        self.values.pop(path, None)
+        self.places[path] = Place(source)
 
 
 def read_draft(path: Path | None) -> Draft:
     if path is None:
-        return Draft({}, {}, [])
+        return Draft({})
     try:
-        return parse_draft(path.read_text("utf-8"))
+        return parse_draft(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigFaults([Fault("", f"{path} cannot be read: {reason}")]) from None
 
 
-def parse_draft(text: str) -> Draft:
-    """YAML as plain data with the line of each option.
+def parse_draft(text: str, source: str) -> Draft:
+    """YAML as plain data with the place of each option in *source*.
 
     Raises ConfigFaults when it is no YAML mapping at all.
     """
     try:
-        data, node = yaml_of(text)
-        draft = Draft(data, {}, [])
+        data, node = yaml_of(text, source)
+        draft = Draft(data)
         if node is not None:
-            note_lines(draft, node, ())
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or a number that cannot be
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        raise ConfigFaults([Fault("", "the file is not valid YAML", mark.line + 1 if mark else None)]) from None
+            note_places(draft, node, (), source)
+    except yaml.YAMLError as error:
+        reason, where = reason_of(error, text)
+        raise ConfigFaults([Fault("", reason, Place(source, *(where or ())))]) from None
     except RecursionError:
-        raise ConfigFaults([Fault("", "the file refers to itself, or is nested too deep", 1)]) from None
+        reason = "the file refers to itself, or is nested too deep"
+        raise ConfigFaults([Fault("", reason, Place(source))]) from None
     return draft
 
 
-def yaml_of(text: str) -> tuple[dict[str, Any], yaml.Node | None]:
+def yaml_of(text: str, source: str) -> tuple[dict[str, Any], yaml.Node | None]:
     """The data, and the nodes that it was made of.
 
     Raises ConfigFaults when it is no mapping, and what the YAML library raises.
     """
-    loader = yaml.SafeLoader(text)
+    loader = Loader(text)
     try:
         node = loader.get_single_node()
         data = None if node is None else loader.construct_document(node)
@@ -112,23 +137,30 @@ def yaml_of(text: str) -> tuple[dict[str, Any], yaml.Node | None]:
     if data is None:
         return {}, node
     if not isinstance(data, dict):
-        raise ConfigFaults([Fault("", "the file must hold options, as `name: value`", 1)])
+        raise ConfigFaults([Fault("", "the file must hold options, as `name: value`", Place(source, 1, 1))])
     return data, node
 
 
-def note_lines(draft: Draft, node: yaml.Node, path: Steps) -> None:
-    """Note the line of every option below *node*; a name given twice is a fault."""
+def note_places(draft: Draft, node: yaml.Node, path: Steps, source: str) -> None:
+    """Note the place of every option below *node*; a name given twice is a fault."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            below = (*path, str(key.value))
-            if below in draft.lines:
-                draft.faults.append(Fault(option_name(below), "is given twice", key.start_mark.line + 1))
-            draft.lines[below] = key.start_mark.line + 1
-            note_lines(draft, value, below)
+            below, place = (*path, str(key.value)), place_at(key, source)
+            if (first := draft.places.get(below)) is not None:
+                message = f"is given twice, first on line {first.line}: keep one of them"
+                draft.faults.append(Fault(option_name(below), message, place))
+            draft.places[below] = place
+            note_places(draft, value, below, source)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            draft.lines[*path, index] = value.start_mark.line + 1
-            note_lines(draft, value, (*path, index))
+            draft.places[*path, index] = place_at(value, source)
+            note_places(draft, value, (*path, index), source)
+    else:
+        draft.values[path] = place_at(node, source)
+
+
+def place_at(node: yaml.Node, source: str) -> Place:
+    return Place(source, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
@@ -210,9 +242,9 @@ def option_name(path: Steps) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def line_of(path: Steps, lines: Mapping[Steps, int]) -> int | None:
-    """The option's line, or that of the group it is missing from."""
+def place_of(path: Steps, places: Mapping[Steps, Place]) -> Place | None:
+    """Of the option, or of the group it is missing from."""
     for end in range(len(path), 0, -1):
-        if path[:end] in lines:
-            return lines[path[:end]]
+        if path[:end] in places:
+            return places[path[:end]]
     return None

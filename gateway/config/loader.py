@@ -1,5 +1,5 @@
 """Reads the configuration: file, then environment, then flags; checks it whole, and states every
-fault with its option and line.
+fault with its option, file, line and column.
 
 Nothing is opened and no port is bound here. A value is never quoted in a fault: it may be a
 secret in the wrong place.
@@ -24,7 +24,6 @@ from gateway.config.draft import (
     at,
     expand,
     option_name,
-    put,
     read_draft,
 )
 from gateway.config.environment import environment_options, resolved
@@ -32,6 +31,8 @@ from gateway.config.model import Config, config_schema
 from gateway.config.origins import Origin, Origins
 from gateway.pricing.own import BadPriceFile, parse_price_file
 
+DASHES = str.maketrans("._", "--")
+"""`listen.http` -> the flag's `listen-http`."""
 FILES: tuple[tuple[Steps, Callable[[str], object]], ...] = (
     (("pricing", "file"), parse_price_file),
     (("upstream", "ca_file"), str),
@@ -60,21 +61,21 @@ def load_config(
     folder = path.parent if path else Path()
     draft = read_draft(path)
     expand(draft, environ, folder)
-    set_by = {option_name(steps): Origin("file", f"line {line}") for steps, line in draft.lines.items()}
+    set_by = {option_name(steps): Origin("file", f"line {place.line}") for steps, place in draft.places.items()}
     for name, option in environment_options().items():
         if name in environ:
-            put(draft.data, option, environ[name])
+            draft.set_by(option, environ[name], f"environment variable {name}")
             set_by[option_name(option)] = Origin("environment", name)
     for dotted, value in (overrides or {}).items():
         if value is not None:
-            put(draft.data, tuple(dotted.split(".")), value)
+            draft.set_by(tuple(dotted.split(".")), value, f"flag --{dotted.translate(DASHES)}")
             set_by[dotted] = Origin("flag")
     config = validated(draft)
     if has_secrets:
         check_secrets(draft, environ)
     check_files(draft)
     if draft.faults or config is None:
-        raise ConfigFaults(sorted(draft.faults, key=lambda fault: fault.line or 0))
+        raise ConfigFaults(sorted(draft.faults, key=lambda fault: (0, 0) if fault.place is None else fault.place[1:]))
     return config.from_origins(Origins(path, set_by))
 
 
@@ -85,7 +86,7 @@ def validated(draft: Draft) -> Config | None:
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_input=False):
             path = real_path(detail["loc"], draft.data)
-            draft.fault(path, message_of(detail, path))
+            draft.fault(path, message_of(detail, path), is_of_name=detail["type"] == "extra_forbidden")
         return None
 
 
@@ -93,9 +94,17 @@ def real_path(loc: Steps, data: object) -> Steps:
     """pydantic's location without the names of union members, which the file does not hold."""
     path: Steps = ()
     for index, step in enumerate(loc):
-        if index == len(loc) - 1 or isinstance(at(data, (*path, step)), Mapping | list | tuple):
+        above = at(data, path)
+        is_missing_option = index == len(loc) - 1 and isinstance(above, Mapping)
+        if is_missing_option or holds(above, step):
             path = (*path, step)
     return path
+
+
+def holds(node: object, step: str | int) -> bool:
+    if isinstance(node, Mapping):
+        return step in node
+    return isinstance(node, list | tuple) and isinstance(step, int) and step < len(node)
 
 
 WORDS = {
