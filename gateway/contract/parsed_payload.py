@@ -10,7 +10,7 @@ Used = tuple[str | None, str | None, int, str | None, str | None, int]
 
 Reported = tuple[str | None, int, int, int]
 """Service name, its items in the payload, its calls among them, and those of the calls that should
-state tokens and do not."""
+state tokens and do not; of calls that failed none should."""
 
 Sent = tuple[str | None, int, int, int, int, int]
 """Service name, and of several payloads those that name it, its items, its calls, those of the

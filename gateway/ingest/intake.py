@@ -16,11 +16,13 @@ from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.contract.outcomes import Rejection
+from gateway.contract.parsed_payload import Reported
 from gateway.contract.unit_cost import Target
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Payload
 from gateway.ingest.pipeline import IngestPipeline, Taken
 from gateway.senders.activity import Senders
+from gateway.senders.repeats import reported_once
 from gateway.sources.records.envelope import positions_in
 from gateway.usage_events.intake import Metering
 from spool.store import IntakeStore
@@ -87,8 +89,9 @@ class GatewayIntake:
         return await self._take(name, Payload(name, body, first_line=first_line), sender)
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
-        parsed, admitted = taken = await self.pipeline.take(Payload("forwarded", body), sender)
+        taken = await self.pipeline.take(Payload("forwarded", body), sender)
         receipt = self._note_taken("records", len(body), taken, sender)
+        parsed, admitted = taken.parsed, taken.admitted
         if parsed.calls is None or admitted.calls is parsed.calls:
             return receipt
         known = len(parsed.calls.rejected)
@@ -137,7 +140,7 @@ class GatewayIntake:
     ) -> Receipt:
         """Note what was taken; its receipt."""
         calls, points, *_ = taken.parsed
-        reported = [] if calls is None else calls.reported
+        reported: Sequence[Reported] = [] if calls is None else reported_once(calls.reported, taken.repeats)
         if points is not None:
             reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
         receipt = taken.receipt

@@ -22,6 +22,7 @@ from gateway.ingest.trace_attributes import TraceAttributes
 from gateway.normalise.context import Context
 from gateway.normalise.metrics import sender_of
 from gateway.observability.telemetry.tracer import Tracer
+from gateway.senders.repeats import sent_once
 from spool.clock import rfc3339_ms
 from spool.errors import SpoolError
 from spool.histogram import ANSWER_S, Histogram
@@ -45,6 +46,8 @@ class Taken(NamedTuple):
     parsed: Parsed
     admitted: Parsed
     """*parsed* without what blocked devices sent; its rejections name that."""
+    repeats: Sequence[bytes] = ()
+    """Records of calls that were reported before."""
 
     @property
     def receipt(self) -> Receipt:
@@ -110,11 +113,12 @@ class IngestPipeline:
         admitted = await self._admit(parsed, context)
         await _turn_behind(parsed)
         began_s = perf_counter()
-        await self._count_and_append(admitted, context)
+        repeats: list[bytes] = []
+        await self._count_and_append(admitted, context, repeats)
         self.append_seconds.observe(perf_counter() - began_s)
         if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage and not parsed.is_stated:
             raise DeviceBlocked(BLOCKED)
-        return Taken(parsed, admitted)
+        return Taken(parsed, admitted, repeats)
 
     def take_together(self, bodies: Sequence[bytes], sender: Sender) -> Appended | None:
         """`take` of several payloads of spans in protobuf, where nothing but their commit is to be
@@ -136,7 +140,8 @@ class IngestPipeline:
             return None
         reader.note_together(read)
         began_s = perf_counter()
-        kept = asyncio.ensure_future(all_of(self._append_first(calls, context, self._settler.now_ms())))
+        repeats: list[bytes] = []
+        kept = asyncio.ensure_future(all_of(self._append_first(calls, context, self._settler.now_ms(), repeats)))
 
         def note(done: "asyncio.Future[object]") -> None:
             if failure_of(done) is None:
@@ -145,7 +150,7 @@ class IngestPipeline:
                 self.append_seconds.observe(perf_counter() - began_s, len(bodies) - len(read.left))
 
         kept.add_done_callback(note)
-        return Appended(TakenTogether(kept, read.left), read.sent)
+        return Appended(TakenTogether(kept, read.left), sent_once(read.sent, repeats))
 
     def context_of(self, sender: Sender) -> Context:
         """What normalisers get besides the payload of *sender*."""
@@ -177,9 +182,10 @@ class IngestPipeline:
         calls = await self._devices.admitted(parsed.calls, context)
         return parsed if calls is parsed.calls else parsed._replace(calls=calls)
 
-    async def _count_and_append(self, parsed: Parsed, context: Context) -> None:
+    async def _count_and_append(self, parsed: Parsed, context: Context, repeats: list[bytes]) -> None:
+        """*repeats* gets the records of calls that were reported before."""
         if parsed.calls is not None:
-            await self._append(parsed.calls, context)
+            await self._append(parsed.calls, context, repeats)
             self._settler.counted()
             self._see(parsed.calls)
         if parsed.points is not None:
@@ -198,7 +204,7 @@ class IngestPipeline:
         if calls.rows and coverage.watches_traces:
             coverage.see_calls(calls.rows[at : at + TRACE_ID_BYTES] for at in range(0, len(calls.rows), DIGEST_BYTES))
 
-    async def _append(self, calls: ParsedPayload, context: Context) -> None:
+    async def _append(self, calls: ParsedPayload, context: Context, repeats: list[bytes]) -> None:
         """Count and append, and wait until all is on disk.
 
         Other requests have their turn between two pieces, so a payload of several may be in several
@@ -208,17 +214,19 @@ class IngestPipeline:
         if (
             len(calls.records) <= PIECE_CALLS and self.tracer is None
         ):  # the common request: no one asks for its position
-            await all_of(self._append_first(calls, context, now_ms))
+            await all_of(self._append_first(calls, context, now_ms, repeats))
             return
         position = self._spool.position(AI_TELEMETRY)
-        waiting = self._append_first(calls, context, now_ms)
+        waiting = self._append_first(calls, context, now_ms, repeats)
         if len(calls.records) > PIECE_CALLS:
-            await self._append_rest(calls, now_ms, call_ref(*position), waiting)
+            await self._append_rest(calls, now_ms, call_ref(*position), waiting, repeats)
         await all_of(waiting)
         if self.tracer is not None:
             self.tracer.appended(position[0], calls.records, began_s)
 
-    async def _append_rest(self, calls: ParsedPayload, now_ms: int, first: int, waiting: list[Awaitable[None]]) -> None:
+    async def _append_rest(
+        self, calls: ParsedPayload, now_ms: int, first: int, waiting: list[Awaitable[None]], repeats: list[bytes]
+    ) -> None:
         """Append all pieces but the first, which is *waiting*; *first*: the reference of its first
         call.
         """
@@ -227,25 +235,28 @@ class IngestPipeline:
                 for start in range(PIECE_CALLS, len(calls.records), PIECE_CALLS):
                     await asyncio.sleep(0)
                     records, rows = piece_of(calls, start)
-                    waiting.append(self._append_piece(records, rows, ItemCounts(received=len(records)), b"", now_ms))
+                    counts = ItemCounts(received=len(records))
+                    waiting.append(self._append_piece(records, rows, counts, b"", now_ms, repeats))
         except BaseException:
             for appended in waiting:  # no one waits for them any more
                 asyncio.ensure_future(appended).add_done_callback(_overlook)
             raise
 
-    def _append_first(self, calls: ParsedPayload, context: Context, now_ms: int) -> list[Awaitable[None]]:
+    def _append_first(
+        self, calls: ParsedPayload, context: Context, now_ms: int, repeats: list[bytes]
+    ) -> list[Awaitable[None]]:
         """Append the first piece, with what is to be written beside the calls, in one commit."""
         counts = counts_of(calls)
         counts.received -= max(0, len(calls.records) - PIECE_CALLS)
         with self._spool.reserve():
-            first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms)
+            first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms, repeats)
             if calls.bearers:
                 self._settler.ledger.bear(calls.bearers)
             noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
         return [first] if noted is None else [first, noted]
 
     def _append_piece(
-        self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int
+        self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int, repeats: list[bytes]
     ) -> Awaitable[None]:
         try:
             with self._spool.reserve():
@@ -253,6 +264,7 @@ class IngestPipeline:
                 counted = self._settler.ledger.count_rows(rows, links, seq, first, now_ms)
                 duplicates = counted.duplicates
                 if duplicates:
+                    repeats.extend(records[i] for i in duplicates)
                     records = [record for i, record in enumerate(records) if i not in duplicates]
                     counts.reasons["duplicate.same_span"] = len(duplicates)
                     counts.duplicate = len(duplicates)

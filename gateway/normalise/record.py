@@ -255,6 +255,11 @@ def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None
             record["cost"] = cost
 
 
+def lacks_usage(record: Record) -> bool:
+    """Whether a call should state tokens and does not: one that failed may have used none."""
+    return record["status"] != "error" and record["usage"]["status"] == "missing"
+
+
 def _may_be_free(record: Record) -> bool:
     return record["status"] == "ok" and record["usage"]["status"] != "missing"
 

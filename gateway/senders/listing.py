@@ -44,7 +44,9 @@ def sender_page(known: Mapping[SenderId, Activity], now_ms: int, query: Sequence
     request = read_request(SENDER_LIST, query)
     filters = dict(request.filters)
     wanted = filters.pop("warning", ())
-    kept = [x for x in known.items() if not wanted or any(w.code in wanted for w in warnings_of(x[1], now_ms))]
+    kept = [
+        x for x in known.items() if not wanted or any(w.code in wanted for w in warnings_of(x[1], x[0].format, now_ms))
+    ]
     kept = [x for x in kept if all(value_of(x, name) in values for name, values in filters.items())]
     page = page_of(
         replace(request, filters={}),
@@ -85,5 +87,5 @@ def sender_item(sender: SenderId, activity: Activity, now_ms: int) -> dict[str, 
             {"reason": reason, "requests": x.requests, "last_at": rfc3339_ms(x.last_ms)}
             for reason, x in sorted(activity.refusals.items(), key=lambda item: -item[1].last_ms)
         ],
-        "warnings": [warned._asdict() for warned in warnings_of(activity, now_ms)],
+        "warnings": [warned._asdict() for warned in warnings_of(activity, sender.format, now_ms)],
     }

@@ -3,6 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
+from gateway.contract.scopes import (
+    DROP_SCOPE,
+    ENROLL_SCOPE,
+    EVENT_SCOPE,
+    HEARTBEAT_SCOPE,
+    INGEST_SCOPE,
+    UNIT_COST_SCOPE,
+)
 from gateway.senders.activity import Activity
 
 Code = Literal["silent", "missing_usage", "refused"]
@@ -25,7 +33,6 @@ REFUSED_REMEDIES: Final[Mapping[str, str]] = {
     "no_key": "give it the header Authorization with a key of `keys create`",
     "key_unknown_or_disabled": "check with `keys list` that its key is there and enabled",
     "keys_differ": "it sends two keys. Remove one; a proxy may add one",
-    "scope_missing": "give its key the scope (`keys edit --scope`)",
     "over_quota_requests": "raise the key's requests_per_minute, or have it send larger batches",
     "over_quota_bytes": "raise the key's bytes_per_minute",
     "too_large": "have it send smaller batches, or raise limits.max_body_bytes",
@@ -36,6 +43,13 @@ REFUSED_REMEDIES: Final[Mapping[str, str]] = {
     "spool_full": "make room: docs/operations.md, `When the spool or the disk is full`",
     "device_blocked": "`devices unblock`, if it should send",
 }
+SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "usage_events": (EVENT_SCOPE,),
+    "unit_cost": (UNIT_COST_SCOPE,),
+    "devices": (ENROLL_SCOPE, HEARTBEAT_SCOPE),
+    "billing": (DROP_SCOPE,),
+}
+"""Format -> the scopes that its senders need; of any other, that of AI telemetry."""
 OTHER_REMEDY: Final = "docs/operations.md, `When nothing arrives`"
 
 
@@ -45,9 +59,9 @@ class Warned(NamedTuple):
     remedy: str
 
 
-def warnings_of(activity: Activity, now_ms: int) -> Iterator[Warned]:
-    """In the order of their weight."""
-    yield from refused(activity, now_ms)
+def warnings_of(activity: Activity, format_: str, now_ms: int) -> Iterator[Warned]:
+    """In the order of their weight; *format_* is the sender's."""
+    yield from refused(activity, format_, now_ms)
     if is_silent(activity, now_ms):
         hours = (now_ms - activity.last_ms) / 3_600_000
         longest = activity.longest_gap_ms / 3_600_000
@@ -57,12 +71,21 @@ def warnings_of(activity: Activity, now_ms: int) -> Iterator[Warned]:
         yield Warned("missing_usage", f"{percent:.0f} % of its calls report no tokens", USAGE_REMEDY)
 
 
-def refused(activity: Activity, now_ms: int) -> Iterator[Warned]:
+def refused(activity: Activity, format_: str, now_ms: int) -> Iterator[Warned]:
     """One for each reason of the last hour."""
     for reason, refusal in activity.refusals.items():
         if now_ms - refusal.last_ms <= REFUSED_WITHIN_MS:
             text = f"requests are refused: {reason}"
-            yield Warned("refused", text, REFUSED_REMEDIES.get(reason, OTHER_REMEDY))
+            yield Warned("refused", text, refused_remedy(reason, format_))
+
+
+def refused_remedy(reason: str, format_: str) -> str:
+    """What to do about requests in *format_* that are refused for *reason*."""
+    if reason == "scope_missing":
+        scopes = SCOPES.get(format_, (INGEST_SCOPE,))
+        options = " ".join(f"--scope {scope}" for scope in scopes)
+        return f"give its key {' and '.join(scopes)} (`keys edit {options}`, with the scopes that it has already)"
+    return REFUSED_REMEDIES.get(reason, OTHER_REMEDY)
 
 
 def is_silent(activity: Activity, now_ms: int) -> bool:

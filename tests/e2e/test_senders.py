@@ -130,3 +130,44 @@ async def test_a_key_is_named_and_a_request_without_one_stands_apart(tmp_path: P
         known = running._senders.senders.known
         assert [(x.key, x.service, x.product) for x in known] == [("team-search", "app", PYTHON), (None, None, "")]
         assert "sk-secret" not in str(known)
+
+
+def failed_call(name: str) -> bytes:
+    """A call that failed before it used anything."""
+    request = ExportTraceServiceRequest.FromString(silent_call(name))
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.status.code = span.status.STATUS_CODE_ERROR
+    span.attributes.extend(attributes({"error.type": "rate_limit"}))
+    return request.SerializeToString()
+
+
+def usage_of(gateway: GatewayProcess) -> dict[str, Any]:
+    totals: dict[str, Any] = run_command(gateway, "usage", "--from", "2020-01-01", "--json").json["totals"]
+    return totals
+
+
+@pytest.mark.parametrize("reader", ["native", "python"])
+def test_repeats_and_failed_calls_count_for_a_sender_as_they_do_for_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    monkeypatch.setenv("TELEMETRY_GATEWAY_READER", "python" if reader == "python" else "auto")
+    any_port = "127.0.0.1:0"
+    listen = {"http": any_port, "grpc": any_port, "admin": any_port, "service": any_port}
+    config = {"listen": listen, "counting": {"settle": "0s"}}
+    with GatewayProcess(tmp_path, config=config) as gateway:
+        assert reader in (gateway.status()["reader"]["name"], "native"), "native where it is installed"
+        url = f"{gateway.intake_url}/v1/traces"
+        named = {"service.name": "app"}
+        for n in range(30):
+            body = call_span(f"call {n}", (5, 2), resource=named)
+            for _ in range(1 + n % 3):
+                assert httpx.post(url, content=body, headers=PROTOBUF).status_code == 200
+        for n in range(10):
+            assert httpx.post(url, content=failed_call(f"failed {n}"), headers=PROTOBUF).status_code == 200
+        gateway.wait_until_delivered(at_least=40)
+        (app,) = listed(gateway).values()
+        totals = usage_of(gateway)
+        assert (app["calls"], app["requests"]) == (totals["calls"], 70)
+        assert app["calls"] == 40
+        assert (app["calls_without_usage"], app["warnings"]) == (0, [])
+        assert gateway.stop() == 0

@@ -15,6 +15,7 @@ from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.parse import stamped, tokens_used
 from gateway.normalise.ai_spans import packed
 from gateway.normalise.call import Call
+from gateway.normalise.record import lacks_usage
 from gateway.normalise.templates import Refused, Representative, Stand
 from gateway.pricing.prices import Prices
 from spool.span_form import span_record_id
@@ -102,7 +103,7 @@ def call_lesson(call: Call, computation: Computation, prices: Prices, stands: St
         (service, device, instance, None if hole is not None else session, model, hole),
         tokens.place,
         record["attribution"].get("service_name"),
-        record["usage"]["status"] == "missing",
+        lacks_usage(record),
         next(iter(silent.unpriced), None),
     )
 

@@ -23,7 +23,7 @@ from gateway.normalise.extract import PEOPLE
 from gateway.normalise.logs import normalise_logs
 from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.points import UsagePoints
-from gateway.normalise.record import record_json
+from gateway.normalise.record import lacks_usage, record_json
 from gateway.normalise.traces import normalise_traces
 from gateway.pricing.prices import Prices
 from gateway.sources.catalogue import SOURCES
@@ -202,7 +202,7 @@ def reported_in(normalised: Normalised) -> list[Reported]:
         if of_service is None:
             of_service = counts[service] = [0, 0, 0]
         of_service[1] += 1
-        of_service[2] += record["usage"]["status"] == "missing"
+        of_service[2] += lacks_usage(record)
     rest = normalised.items - sum(max(items, calls) for items, calls, _ in counts.values())
     if rest > 0:
         owner = counts.setdefault(next(iter(counts)) if len(counts) == 1 else None, [0, 0, 0])

@@ -94,11 +94,11 @@ def test_a_refusal_is_put_down_to_the_service_that_sent_last_under_its_key(sende
     assert sent[0].service == "bot"
     assert sent[1].refusals["too_large"].requests == 1
     assert (without_key[0], without_key[1].requests) == (SenderId(None, "otlp.traces", None, ""), 0)
-    (warned,) = warnings_of(sent[1], clock())
+    (warned,) = warnings_of(sent[1], "otlp.traces", clock())
     assert (warned.code, warned.text) == ("refused", "requests are refused: too_large")
     assert "limits.max_body_bytes" in warned.remedy
     clock.now_ms += 2 * HOUR_MS
-    assert list(warnings_of(sent[1], clock())) == []
+    assert list(warnings_of(sent[1], "otlp.traces", clock())) == []
 
 
 def test_reasons_are_bounded(senders: Senders) -> None:
@@ -116,18 +116,18 @@ def test_a_sender_is_silent_when_it_is_so_for_twice_as_long_as_ever(senders: Sen
     (activity,) = senders.known.values()
     assert activity.longest_gap_ms == HOUR_MS
     clock.now_ms += 2 * HOUR_MS
-    assert list(warnings_of(activity, clock())) == []
+    assert list(warnings_of(activity, "otlp.traces", clock())) == []
     clock.now_ms += HOUR_MS
-    (warned,) = warnings_of(activity, clock())
+    (warned,) = warnings_of(activity, "otlp.traces", clock())
     assert (warned.code, warned.text) == ("silent", "silent for 3.0 h; its longest silence was 1.0 h")
 
 
 def test_calls_without_usage_are_a_warning_from_five_percent_on(senders: Senders, clock: Clock) -> None:
     senders.sent("k", "otlp.traces", "", [("bot", 100, 100, 5)], 1, 100)
     (activity,) = senders.known.values()
-    assert list(warnings_of(activity, clock())) == []
+    assert list(warnings_of(activity, "otlp.traces", clock())) == []
     senders.sent("k", "otlp.traces", "", [("bot", 10, 10, 10)], 1, 10)
-    (warned,) = warnings_of(activity, clock())
+    (warned,) = warnings_of(activity, "otlp.traces", clock())
     assert (warned.code, warned.text) == ("missing_usage", "14 % of its calls report no tokens")
 
 
