@@ -235,6 +235,7 @@ class Gateway:
             device_lane=lambda: (self._device_lane.state, self._device_lane.reason),
             held_s=lambda: self.settler.held_s,
             behind_s=lambda: self.settler.behind_s,
+            waiting_metrics=lambda: aggregates.n_held,
             unpriced=self.prices.unpriced,
             gaps=aggregates.gaps,
             uncovered=self.settler.uncovered,

@@ -228,6 +228,9 @@ class SeriesStore(Protocol):
     async def oldest_held_ms(self) -> int | None:
         """When the oldest pending aggregate was received; None when none is pending."""
 
+    async def held_count(self) -> int:
+        """How many aggregates are pending; takes a step for each."""
+
     async def due(self, received_through_ms: int, most: int) -> list[Held]:
         """Up to *most* aggregates that were received up to then, oldest first."""
 

@@ -51,13 +51,15 @@ class OfflineSpool:
         counters = held.counters
         lanes = {lane: lane_json(counters.lane(lane), oldest_ms) for lane, oldest_ms in held.oldest_ms.items()}
         devices = device_figures(self._data_dir / INBOUND.database)
+        waiting = {"waiting_metrics": held.aggregates}
         if devices is None:
-            return {"edge": counters.edge, "lanes": lanes, "reasons": counters.reasons}
+            return {"edge": counters.edge, "lanes": lanes, **waiting, "reasons": counters.reasons}
         lane = lanes[DEVICES]
         lanes[DEVICES] = {**lane, **edge_with({x: lane[x] for x in LANE_COLUMNS}, devices.lane)}
         return {
             "edge": edge_with(counters.edge, devices.edge),
             "lanes": lanes,
+            **waiting,
             "reasons": edge_with(counters.reasons, devices.reasons),
         }
 

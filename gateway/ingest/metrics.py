@@ -134,6 +134,8 @@ class MetricsPipeline:
         self._waiting: list[Waiting] = []
         self._worker: asyncio.Task[None] | None = None
         self._oldest_held_ms: int | None = None
+        self.n_held = 0
+        """Aggregates that wait: kept and pending until it is known whether calls cover them."""
         self._held = asyncio.Event()
         self._forget_at_ms = 0
         self._new_series = NewSeries(settings.max_source_series, settings.window_ms)
@@ -144,7 +146,7 @@ class MetricsPipeline:
         for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
             topic, *parts = orjson.loads(row.whose)
             self._sightings.note(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
-        self._oldest_held_ms = await self._store.oldest_held_ms()
+        self._oldest_held_ms, self.n_held = await self._store.oldest_held_ms(), await self._store.held_count()
         self._held.set()
 
     def _remembered_ms(self, now_ms: int) -> int:
@@ -227,6 +229,7 @@ class MetricsPipeline:
             sightings = await self._note_in_turns(changes.seen, now_ms)
             await self._store.keep(changes.held, changes.series, sightings, changes.tally, now_ms)
             if changes.held:
+                self.n_held += len(changes.held)
                 self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
                 self._held.set()
             await in_thread(partial(self._remember, changes), is_long=is_long)
@@ -385,6 +388,7 @@ class MetricsPipeline:
             if due:
                 decided = [self._decide(held) for held in due]
                 await self._store.end([ending for ending, _ in decided], now_ms, announce)
+                self.n_held -= len(due)
                 for held, (ending, facts) in zip(due, decided, strict=True):
                     self._add_total(held, ending, facts)
                 ended += len(due)

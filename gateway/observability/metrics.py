@@ -81,6 +81,9 @@ class Status(TypedDict):
     edge: Mapping[str, int]
     """`received = kept + duplicate + suppressed + rejected + ignored`"""
     lanes: Mapping[str, LaneStatus]
+    waiting_metrics: NotRequired[int]
+    """Sums of metrics that are kept and pending until it is known whether calls cover them
+    (`counting.metrics_settle`): then each is sent, or moves from `kept` to `suppressed`."""
     reasons: NotRequired[Mapping[str, int]]
     """`<outcome>.<reason>` -> items: what is behind the edge's outcomes."""
     unpriced: NotRequired[Mapping[str, int]]

@@ -43,6 +43,8 @@ class StatusReport:
     """As `DeviceStatus.telemetry_held_s`."""
     behind_s: Callable[[], float | None]
     """As `Settler.behind_s`."""
+    waiting_metrics: Callable[[], int]
+    """As `Status.waiting_metrics`."""
     unpriced: Mapping[str, int]
     gaps: Callable[[], Sequence[Gap]]
     uncovered: Callable[[], Sequence[Uncovered]]
@@ -61,6 +63,7 @@ class StatusReport:
         return {
             "edge": edge_with(self.spool.edge(), devices.edge),
             "lanes": self.lanes(),
+            "waiting_metrics": self.waiting_metrics(),
             "reasons": edge_with(self.spool.reasons(), devices.reasons),
             "devices": device_status(self.devices, self.held_s()),
             "unpriced": dict(self.unpriced),

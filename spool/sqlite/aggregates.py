@@ -17,6 +17,7 @@ from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sqlite.chunks import chunk_of, insert_chunk
 from spool.sqlite.commits import Commits
+from spool.sqlite.rows import held
 from spool.store import ItemCounts
 
 
@@ -73,6 +74,10 @@ class SqliteSeries:
     async def oldest_held_ms(self) -> int | None:
         """When the oldest aggregate that waits was received."""
         return await self._spool.ask(lambda c, _: oldest_held_ms(c))
+
+    async def held_count(self) -> int:
+        """How many aggregates wait."""
+        return await self._spool.ask(lambda c, _: held(c, AI_TELEMETRY))
 
     async def due(self, received_through_ms: int, most: int) -> list[Held]:
         """Up to *most* aggregates that were received up to then, oldest first."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spool.counters import Counters
 from spool.data_lock import DataLock
 from spool.errors import SpoolError
-from spool.record import OWN_LANES, Lane
+from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.sqlite import database, rows
 from spool.sqlite.chunks import read_body, record_count
 from spool.sqlite.writer import load_counters
@@ -28,6 +28,8 @@ class Held(NamedTuple):
 
     counters: Counters
     oldest_ms: dict[Lane, int | None]
+    aggregates: int
+    """Sums of metrics among what is pending, which wait to be settled."""
 
 
 def read_held(data_dir: Path) -> Held:
@@ -52,6 +54,7 @@ def _read(connection: sqlite3.Connection) -> Held:
             lane: rows.oldest_pending_ms(connection, lane) if counters.lane(lane).pending else None
             for lane in (*OWN_LANES, *further)
         },
+        rows.held(connection, AI_TELEMETRY),
     )
 
 

@@ -8,7 +8,8 @@ from aiohttp import web
 from gateway.admin.parts import PARTS
 from gateway.admin.site.verdict import adds_up
 from gateway.admin.site.view import View
-from gateway.observability.metrics import EDGE_OUTCOMES, LANE_OUTCOMES, Status
+from gateway.observability.metrics import LANE_OUTCOMES, Status
+from gateway.observability.waiting_metrics import edge_parts, waiting_note
 
 MOST_REASONS: Final = 50
 LIVENESS: Final[Mapping[str | None, str]] = {
@@ -40,9 +41,10 @@ def delivery(status: Status) -> dict[str, Any]:
     reasons = status.get("dead_letters", ())
     return {
         "identities": [
-            Identity("received", edge["received"], {outcome: edge[outcome] for outcome in EDGE_OUTCOMES}),
+            Identity("received", edge["received"], edge_parts(status)),
             Identity("kept", sums.pop("kept"), sums),
         ],
+        "waiting_note": waiting_note(status),
         "lanes": lanes,
         "balanced": {name: adds_up(lane) for name, lane in lanes.items()},
         "outcomes": LANE_OUTCOMES[1:],

@@ -21,6 +21,7 @@ from gateway.admin.site.verdict import faults_of
 from gateway.admin.site.view import View
 from gateway.insights.finding import Insight
 from gateway.observability.metrics import Status
+from gateway.observability.waiting_metrics import waiting_note
 from gateway.usage.figures import Breakdown
 from gateway.usage.grains import Dimension
 
@@ -46,6 +47,7 @@ def overview(
     buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
     return {
         "faults": faults_of(status),
+        "waiting_note": waiting_note(status),
         "open_insights": len(insights),
         "nothing_received": not status["edge"]["received"] and usage.total == NO_USAGE,
         "ranges": [(each.title, question.of_range(each).path(), each == question.range) for each in RANGES],
