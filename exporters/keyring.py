@@ -21,6 +21,8 @@ _FileStamp = tuple[int, int, int]
 """(mtime in ns, size, inode)"""
 NO_KEY_GRANTS = "no configured key grants"
 """How the reason begins for which a lane is off, or keeps back a part of what it holds."""
+NOT_WANTED = "not wanted here (upstream.unused_lanes)"
+"""The reason of a lane that the configuration turned off."""
 
 
 class KeyFault(Exception):

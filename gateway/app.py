@@ -201,7 +201,7 @@ class Gateway:
             service_tls=self._context_of("service"),
             on_sent=None if self._tracer is None else self._tracer.sent,
         )
-        if config.devices.enroll != "off":
+        if config.enrolls_devices:
             run_in_background(self._stack, add_named(self.spool, self.devices), "named devices")
         run_in_background(self._stack, self.settler.run(), "settling")
         keep_totals_ms = int(config.unit_cost.keep_totals_s * 1000)

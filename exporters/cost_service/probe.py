@@ -32,6 +32,8 @@ class Probed(NamedTuple):
     is_well: bool
     text: str
     """The result, for an operator."""
+    request: str = "not asked"
+    """What was sent, for an operator."""
 
 
 async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: bool = False) -> Probed:
@@ -39,10 +41,19 @@ async def probe_key(client: CostServiceClient, setting: KeySetting, *, in_otlp: 
 
     *in_otlp*: AI telemetry goes as OTLP.
     """
+    sends = setting.grants(AI_TELEMETRY_SCOPE)
+    probed = await _probed(client, setting, sends=sends, in_otlp=in_otlp)
+    preset = client.preset
+    if not sends:
+        return probed._replace(request=f"asked by GET {preset.liveness}")
+    path = preset.ai_telemetry_otlp if in_otlp else preset.ai_telemetry_records
+    return probed._replace(request=f"asked by a POST without records to the path of calls, {path}")
+
+
+async def _probed(client: CostServiceClient, setting: KeySetting, *, sends: bool, in_otlp: bool) -> Probed:
     keyring = Keyring([setting])
     if faults := keyring.faults():
         return Probed(is_well=False, text="; ".join(faults))
-    sends = setting.grants(AI_TELEMETRY_SCOPE)
     scope = AI_TELEMETRY_SCOPE if sends else LIVENESS_SCOPE
     key = Keyring([KeySetting(setting.name, setting.secret, lambda _: True)]).key_for(scope)
     if key is None:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import structlog
 
+from exporters.keyring import NOT_WANTED
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
@@ -143,7 +144,7 @@ def log_start(gateway: Gateway, config_file: Path | None) -> None:
         lanes=[name for name, lane in lanes.items() if lane["state"] != "off"],
     )
     for name, lane in lanes.items():
-        if lane["state"] == "off":
+        if lane["state"] == "off" and lane["reason"] != NOT_WANTED:
             log.warning("lane off", lane=name, reason=lane["reason"])
 
 

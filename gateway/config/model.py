@@ -58,7 +58,7 @@ from gateway.sources.generic.mapping import fault_in
 from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
 from gateway.usage_events.derived import Measure
 from gateway.usage_events.unit_cost import BadUnitCost, check_dimensions
-from spool.record import OWN_LANES
+from spool.record import DEVICES, OWN_LANES
 from spool.unit_cost import Granularity
 
 SCOPE_NAMES = frozenset(scope.name for scope in CATALOGUE)
@@ -342,6 +342,9 @@ class Upstream(Options):
     encoding: Literal["records", "otlp"] = "records"
     """Of AI telemetry: the service's own JSON, or OTLP spans; preset `cloudzero` has `otlp`."""
     keys: tuple[UpstreamKey, ...]
+    unused_lanes: tuple[str, ...] = ()
+    """Lanes that are not wanted, such as `usage_events`: they are off, whatever the keys grant, and
+    nothing warns of it. What senders post for one all the same is kept, and named as waiting."""
     sum_retry: Literal["park", "at_least_once"] = "park"
     """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a
     dead letter, or send it again."""
@@ -370,6 +373,14 @@ class Upstream(Options):
         if not value:
             raise ValueError("needs at least one key")
         return value
+
+    @field_validator("unused_lanes")
+    @classmethod
+    def known_lanes(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known(names, frozenset(OWN_LANES), "lane")
+        if set(OWN_LANES) <= set(names):
+            raise ValueError("names every lane: then nothing is sent; leave one out")
+        return names
 
     @model_validator(mode="before")
     @classmethod
@@ -719,6 +730,24 @@ class Config(Options):
                     "unit_cost.operation: totals that each device replaces would wipe the others': leave it at sum, or give"
                     " this device a unit_cost.suffix of its own"
                 )
+        return self
+
+    @property
+    def enrolls_devices(self) -> bool:
+        """Whether the gateway and the devices that telemetry names are enrolled."""
+        return self.devices.enroll != "off" and DEVICES not in self.unused_lanes
+
+    @property
+    def unused_lanes(self) -> tuple[str, ...]:
+        return () if self.upstream is None else self.upstream.unused_lanes
+
+    @model_validator(mode="after")
+    def who_is_held_has_a_lane(self) -> Self:
+        if self.devices.gate == "hold" and DEVICES in self.unused_lanes:
+            raise ValueError(
+                "devices.gate: hold waits for enrolments, and upstream.unused_lanes turns their lane off: set one of the two"
+                " otherwise"
+            )
         return self
 
     @model_validator(mode="after")

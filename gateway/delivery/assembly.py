@@ -75,7 +75,8 @@ async def start_delivery(
         clock=SystemClock(),
         now_ms=spool.age_ms,
         chance=random.random,
-        itself=None if options.enroll == "off" else itself,
+        itself=itself if config.enrolls_devices else None,
+        is_wanted=DEVICES not in config.unused_lanes,
         attempts=lanes.attempts[DEVICES],
     )
     lanes.on_new_keys.append(device_lane.wake)

@@ -20,7 +20,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.devices import DeviceCalls
 from exporters.cost_service.liveness import LIVENESS_SCOPE, check_liveness
 from exporters.cost_service.unit_cost import CREATE_SCOPE, DELETE_SCOPE, READ_SCOPE, UnitCostSettings
-from exporters.keyring import Keyring, KeySetting, no_key_grants
+from exporters.keyring import NOT_WANTED, Keyring, KeySetting, no_key_grants
 from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
@@ -131,6 +131,8 @@ class Lanes:
         self.device_calls = DeviceCalls(self._client)
         self.on_new_keys: list[Callable[[], None]] = []
         """What else holds something for a key that it lacks."""
+        for name in upstream.unused_lanes:
+            self._plans[name] = LanePlan(name, None, Limits(), NOT_WANTED)
         for name, options in config.exporters.items():
             self._plans[name] = extra_plan(name, options, events)
         self._addresses = dict.fromkeys(OWN_LANES, upstream.base_url)
@@ -378,9 +380,12 @@ def key_settings(upstream: Upstream) -> list[KeySetting]:
 
 
 def lanes_without_scope(upstream: Upstream) -> dict[Lane, str]:
-    """Lane -> the scope that it lacks, in a sentence; empty where the keys grant all."""
+    """Lane -> the scope that it lacks, in a sentence; empty where the keys grant all that the
+    lanes in use need.
+    """
     keyring = Keyring(key_settings(upstream))
-    lacking = {lane: [scope for scope in scopes if not keyring.grants(scope)] for lane, scopes in LANE_NEEDS.items()}
+    wanted = {lane: scopes for lane, scopes in LANE_NEEDS.items() if lane not in upstream.unused_lanes}
+    lacking = {lane: [scope for scope in scopes if not keyring.grants(scope)] for lane, scopes in wanted.items()}
     return {lane: no_key_grants(scopes) for lane, scopes in lacking.items() if scopes}
 
 

@@ -13,7 +13,7 @@ from exporters.attempts import Attempts
 from exporters.base import Hold, NotUnderstood, Refused, Retry
 from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
-from exporters.keyring import no_key_grants
+from exporters.keyring import NOT_WANTED, no_key_grants
 from exporters.pacing import BackoffRules, LaneState
 from exporters.pump import Limits, Pump
 from gateway.common.lane_work import LaneWork
@@ -54,16 +54,19 @@ class DeviceLane:
         now_ms: Callable[[], int],
         chance: Callable[[], float],
         itself: New | None = None,
+        is_wanted: bool = True,
         attempts: Attempts | None = None,
     ) -> None:
         """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the gateway as a
-        device, if it enrols. *attempts* counts what became of its calls.
+        device, if it enrols. *is_wanted*: False where the configuration turned the lane
+        off. *attempts* counts what became of its calls.
         """
         self._store = store
         self._calls = calls
         self._clock = clock
         self._chance = chance
         self._itself = itself
+        self._is_wanted = is_wanted
         self._attempts = attempts or Attempts()
         self._lane_store = DeviceLaneStore(store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance)
         self._never = asyncio.Event()
@@ -87,7 +90,7 @@ class DeviceLane:
 
     @property
     def is_on(self) -> bool:
-        return any(self._calls.grants(call) for call in SCOPES)
+        return self._is_wanted and any(self._calls.grants(call) for call in SCOPES)
 
     @property
     def state(self) -> LaneState:
@@ -98,6 +101,8 @@ class DeviceLane:
     @property
     def reason(self) -> str | None:
         """Why the lane is not `ok`; safe to show."""
+        if not self._is_wanted:
+            return NOT_WANTED
         if not self.is_on:
             return no_key_grants(SCOPES.values())
         if self._lane_store.is_lost:

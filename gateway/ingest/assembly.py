@@ -122,7 +122,7 @@ async def open_ingest(
         prices,
         metering,
         now_ms=now_ms,
-        devices=DeviceIntake(devices, telemetry_enrolls=options.enroll != "off", needs_row=options.gate == "hold"),
+        devices=DeviceIntake(devices, telemetry_enrolls=config.enrolls_devices, needs_row=options.gate == "hold"),
         own_device=own_device,
         secrets=secrets,
         worker=worker,

@@ -71,6 +71,7 @@ def test_every_option_is_documented() -> None:
     groups = {
         "upstream.keys",
         "upstream.names",
+        "upstream.unused_lanes",
         "exporters",
         "sources",
         "http.cors_origins",
