@@ -6,7 +6,7 @@ import click
 
 from exporters.cost_service.billing import DROP_SCOPE
 from exporters.cost_service.preset import preset_notes
-from exporters.keyring import no_key_grants
+from exporters.keyring import NOT_WANTED, no_key_grants
 from gateway.cli.options import Faulty
 from gateway.cli.start_checks import StartChecks, try_upstream
 from gateway.common.plural import plural
@@ -63,6 +63,8 @@ def print_check(config: Config) -> None:
             click.echo(f"  key {key.name}: {', '.join(key.managed or key.scopes or ())}")
         for note in preset_notes(config.upstream.preset, config.upstream.names):
             click.echo(f"  preset {config.upstream.preset}: {note}")
+        for lane in config.upstream.unused_lanes:
+            click.echo(f"  lane {lane}: off, {NOT_WANTED}")
         for lane, reason in lanes_without_scope(config.upstream).items():
             click.echo(f"  lane {lane}: {reason}; what needs it is accepted and waits here")
     if config.billing is not None:

@@ -16,17 +16,17 @@ from typing import Any, Final
 
 import click
 
-from exporters.cost_service.answers import NOT_UNDERSTOOD
-from exporters.cost_service.liveness import LIVENESS_SCOPE
-from exporters.keyring import NO_KEY_GRANTS, no_key_grants
-from exporters.pacing import REFUSES_ALL
+from exporters.keyring import NOT_WANTED
 from gateway.admin import senders, spool_files
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
 from gateway.cli.finding import Finding, Level
 from gateway.cli.options import read_config
+from gateway.cli.printing import coloured
+from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.cli.requests import SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
+from gateway.cli.status_findings import of_senders, of_status
 from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
@@ -34,18 +34,13 @@ from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
 from gateway.contract.errors import CannotStart
-from gateway.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
 from gateway.delivery.lanes import further_without_scope, lanes_without_scope
-from gateway.observability.lane_log import is_closed
-from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
-from gateway.observability.quarantine import degraded
 from spool.sqlite.recovery.summary import read_summary
 
 SKEW_MOST_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
-MOST_REFUSALS: Final = 5
 SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -63,54 +58,12 @@ REMEDIES: Final[Mapping[str, str]] = {
 }
 """Part of `gateway.cli.start_checks` -> what to do."""
 
-BILLING_REMEDY: Final = (
-    "the connection has to be established and active at the upstream, and a key has to grant send-billing-data"
-)
-KEY_REMEDIES: Final[Mapping[str, str]] = {
-    "the proxy": "correct upstream.proxy, and see whether the proxy runs and lets this machine through",
-    "401": "put a key that the service knows in its place: it may be mistyped, disabled or deleted there",
-    "403": "have the key given the scope at the service, or name another one",
-    "404": "correct upstream.base_url, and upstream.preset",
-    "secret": "put the secret where upstream.keys names it",
-    "certificate": "name the authority that signed it in upstream.ca_file",
-    NOT_UNDERSTOOD: "correct upstream.base_url: a proxy, a login or another service answers there",
-    "resolved": "correct the host of upstream.base_url, or the machine's DNS",
+MARKS: Final[Mapping[Level, tuple[str, str]]] = {
+    "ok": ("ok     ", "green"),
+    "warning": ("WARNING", "yellow"),
+    "fault": ("FAULT  ", "red"),
 }
-"""Words of `exporters.cost_service.probe` -> what to do."""
-SILENT_REMEDY: Final = (
-    "correct upstream.base_url, and see whether the upstream runs, and a firewall or proxy lies between"
-)
-
-NO_SCOPE_REMEDY: Final = "add a key with that scope under upstream.keys, and restart"
-LANE_REMEDIES: Final[Mapping[str, str]] = {
-    "off": NO_SCOPE_REMEDY,
-    "held": "correct the key or the address that the reason names; the lane tries again by itself",
-    "retrying": "look at the upstream; the lane tries again by itself, and nothing is lost meanwhile",
-    "behind": "give the gateway more CPU: calls wait longer for their settling than counting.settle",
-}
-REASON_REMEDIES: Final[Mapping[str, str]] = {
-    NO_KEY_GRANTS: NO_SCOPE_REMEDY,
-    "lacks the scope": (
-        "have that key given the scope at the service, or name another key that has it; the lane tries again by itself"
-    ),
-    REFUSES_ALL: (
-        "correct what it complains of, here or at the upstream; the lane probes and goes on by itself. If the refusals are"
-        " right, `telemetry-gateway spool set-aside LANE` makes dead letters of them, to be replayed later"
-    ),
-    NOT_UNDERSTOOD: (
-        "look at what answers at the lane's address: a proxy, a login, another version of the service; the lane probes"
-        " and goes on by itself. `telemetry-gateway spool set-aside LANE` makes dead letters of the records it is held by"
-    ),
-}
-"""Words of a lane's reason -> what to do, before what its state says."""
-
-REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
-    "no_key": "give the sender the header `Authorization` with a key of `keys create`",
-    "key_unknown_or_disabled": "`keys list`: is the sender's key there, and enabled?",
-    "not_found": "correct the sender's path: `sources` lists those that there are",
-    "grpc_on_http_port": "point the sender at the port of gRPC, or set its protocol to http/protobuf",
-    "foreign_host": "make a key: open intake answers on loopback alone",
-}
+"""Level -> its word and colour."""
 
 
 async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: bool) -> int:
@@ -130,8 +83,7 @@ async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: b
 
 
 def print_finding(finding: Finding) -> None:
-    mark = {"ok": "ok     ", "warning": "WARNING", "fault": "FAULT  "}[finding.level]
-    click.echo(f"{mark} {finding.what}: {harmless(finding.text)}")
+    click.echo(f"{coloured(*MARKS[finding.level])} {finding.what}: {harmless(finding.text)}")
     if finding.remedy is not None:
         click.echo(f"        -> {finding.remedy}")
 
@@ -238,10 +190,16 @@ def of_disk(config: Config) -> Iterator[Finding]:
 
 async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
     """Whether it answers, takes each key and has our time, and the lanes that no key opens."""
+    for lane in upstream.unused_lanes:
+        yield Finding("ok", f"lane {lane}", f"off, {NOT_WANTED}")
     for what, reason in further_without_scope(upstream).items():
         yield Finding("ok", what, reason)
     for lane, reason in lanes_without_scope(upstream).items():
-        remedy = "add a key with that scope under upstream.keys; what needs it is accepted and waits"
+        scopes = scopes_text(scopes_in(reason))
+        remedy = (
+            f"add a key with {scopes} under upstream.keys, or name the lane in upstream.unused_lanes where it is not wanted;"
+            " what needs it is accepted and waits"
+        )
         yield Finding("warning", f"lane {lane}", reason, remedy)
     try:
         tried = await try_upstream(upstream)
@@ -250,20 +208,16 @@ async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
     for name, probed in tried:
         what = f"upstream key {name}"
         if probed.is_well:
-            yield Finding("ok", what, probed.text)
+            yield Finding("ok", what, f"{probed.text}; {probed.request}")
         else:
-            yield Finding("fault", what, f"{upstream.base_url}: {probed.text}", key_remedy(probed.text))
+            remedy = upstream_remedy(probed.text) or SILENT
+            yield Finding("fault", what, f"{upstream.base_url}: {probed.text}; {probed.request}", remedy)
     skew_s = await clock_skew_s(upstream)
     if skew_s is not None and abs(skew_s) > SKEW_MOST_S:
         text = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the upstream's"
         yield Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
     elif skew_s is not None:
         yield Finding("ok", "clock", "agrees with the upstream's")
-
-
-def key_remedy(text: str) -> str:
-    """What to do about a key for which `probe_key` returned *text*."""
-    return next((remedy for words, remedy in KEY_REMEDIES.items() if words in text), SILENT_REMEDY)
 
 
 async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding]:
@@ -287,135 +241,3 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
     with suppress(click.ClickException):  # of an older release, which does not know
         for finding in of_senders(await ask(config, SENDERS, senders.LIST, query=SENDERS_TO_LOOK_AT)):
             yield finding
-
-
-def of_senders(answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """Of the list of senders; what is refused is in the status."""
-    for each in answer["senders"]:
-        name = harmless(each["service_name"] or each["product"] or "unknown")
-        key = f" with key {each['key']}" if each["key"] else ""
-        for warned in each["warnings"]:
-            if warned["code"] != "refused":
-                text = f"{name} ({each['format']}){key}: {warned['text']}"
-                yield Finding("warning", "senders", text, warned["remedy"])
-
-
-def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
-    """Of the document of `GET /v2/status`."""
-    edge, lanes = status["edge"], status["lanes"]
-    if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
-        yield Finding("fault", "counts", "what was received is not accounted for", "report it with /v2/status")
-    if not edge["received"]:
-        remedy = "point one at it: `telemetry-gateway sources` shows how, for each kind"
-        yield Finding("warning", "senders", "none has sent anything", remedy)
-    for name, lane in lanes.items():
-        yield of_lane(name, lane)
-    if (upstream := status.get("upstream")) is not None:
-        yield of_liveness(upstream)
-    if (billing := status.get("billing")) is not None:
-        yield of_billing(billing)
-    for connection in status.get("billing_relay", ()):
-        yield of_relay(connection)
-    if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
-        remedy = "docs/operations.md, `When the spool is damaged or lost`; then `spool acknowledge`"
-        yield Finding("fault", "spool", why, remedy)
-    letters = status.get("dead_letters", ())
-    if letters:
-        records = sum(letter["records"] for letter in letters)
-        reasons = ", ".join(dict.fromkeys(letter["reason"] for letter in letters))
-        remedy = "`spool dead-letters list`: remedy what it complained of, then replay or drop them"
-        yield Finding("warning", "dead letters", f"{plural(records, 'record', 'records')}: {reasons}", remedy)
-    for refused in status.get("refused", ())[:MOST_REFUSALS]:
-        text = (
-            f"{plural(refused['requests'], 'request', 'requests')} on {refused['route']} from {refused['last_peer']}"
-            f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"
-        )
-        yield Finding("warning", "senders", text, refusal_remedy(refused))
-
-
-def refusal_remedy(refused: Mapping[str, Any]) -> str:
-    """What to do about refused requests; of a missing scope, the command that adds it."""
-    if refused["reason"] != "scope_missing":
-        return REFUSAL_REMEDIES.get(refused["reason"], "docs/operations.md, `When nothing arrives`")
-    scopes = " ".join(f"--scope {scope}" for scope in scopes_at(refused["route"]))
-    return f"`keys edit {scopes} {refused['last_key']}`, with the scopes that it has already"
-
-
-def scopes_at(route: str) -> list[str]:
-    """Those that requests at a *route* of senders need; to enrol by a heartbeat also needs
-    `ENROLL_SCOPE`.
-    """
-    from gateway.admin.openapi.document import gateway_document  # noqa: PLC0415 - a tenth of a second, rarely needed
-
-    described = gateway_document()["paths"].get(route, {})
-    found = {each["x-scope"] for each in described.values() if isinstance(each, dict) and "x-scope" in each}
-    if not described:  # of gRPC
-        return [INGEST_SCOPE]
-    return sorted(found | ({ENROLL_SCOPE} if HEARTBEAT_SCOPE in found else set()))
-
-
-def of_liveness(upstream: Mapping[str, Any]) -> Finding:
-    """What the gateway found when it asked last; a warning alone, since the lanes state what they
-    meet.
-    """
-    at, success = upstream["checked_at"], upstream["last_success_at"] or "never since the start"
-    match upstream["liveness"]:
-        case "unreachable":
-            text, remedy = f"did not answer at {at}; a lane got through last: {success}", "check upstream.base_url"
-            return Finding("warning", "liveness", text, remedy)
-        case "key_rejected_or_scope_missing":
-            text = f"refused the key for {LIVENESS_SCOPE} at {at}; a lane got through last: {success}"
-            remedy = "have the key given that scope at the service, or take the scope from it in upstream.keys"
-            return Finding("warning", "liveness", text, remedy)
-        case "no_key":
-            text = f"not asked, since {no_key_grants([LIVENESS_SCOPE])}; a lane got through last: {success}"
-            return Finding("ok", "liveness", text)
-        case None:
-            return Finding("ok", "liveness", "not asked yet")
-        case _:
-            return Finding("ok", "liveness", f"answered at {at}")
-
-
-def of_billing(lane: Mapping[str, Any]) -> Finding:
-    """Of the lane of billing drops."""
-    what, days = "lane billing", f"{plural(lane['days_due'], 'day is', 'days are')} due"
-    if lane["state"] != "ok":
-        text = f"{lane['state']}, {days}: {lane['reason'] or 'no reason is known'}"
-        level: Level = "warning" if lane["state"] == "retrying" else "fault"
-        return Finding(level, what, text, BILLING_REMEDY)
-    if lane["days_refused"]:
-        text = f"{plural(lane['days_refused'], 'day is', 'days are')} refused"
-        return Finding("fault", what, text, "`billing show --month YYYY-MM` states why; then `billing send`")
-    return Finding("ok", what, f"ok, {days}")
-
-
-def of_relay(connection: Mapping[str, Any]) -> Finding:
-    """Of the drops that senders gave to the gateway for one connection."""
-    what, state = f"billing connection {connection['connection']}", connection["state"]
-    waiting = plural(connection["waiting"], "drop of senders waits", "drops of senders wait")
-    if state != "ok":
-        level: Level = "warning" if state == "retrying" else "fault"
-        reason = connection["reason"] or "no reason is known"
-        remedy = NO_SCOPE_REMEDY if "key that can be read grants" in reason else BILLING_REMEDY
-        return Finding(level, what, f"{state}, {waiting}: {reason}", remedy)
-    if connection["refused"]:
-        text = f"{plural(connection['refused'], 'drop of senders was', 'drops of senders were')} refused"
-        return Finding("fault", what, text, "`billing relayed --state refused` states why; then --retry or --remove ID")
-    return Finding("ok", what, f"ok, {waiting}")
-
-
-def of_lane(name: str, lane: LaneStatus) -> Finding:
-    what, state = f"lane {name}", lane["state"]
-    waiting = f"{plural(lane['pending'], 'record waits', 'records wait')}"
-    if state == "ok" or (state == "off" and not lane["pending"]):
-        return Finding("ok", what, f"{state}, {waiting}")
-    text = f"{state}, {waiting}: {lane['reason'] or 'no reason is known'}"
-    level: Level = "fault" if state == "held" or is_closed(lane) else "warning"
-    return Finding(level, what, text, lane_remedy(name, lane))
-
-
-def lane_remedy(name: str, lane: LaneStatus) -> str:
-    for words, remedy in REASON_REMEDIES.items():
-        if words in (lane["reason"] or ""):
-            return remedy.replace("LANE", name)
-    return LANE_REMEDIES[lane["state"]]

@@ -15,6 +15,7 @@ from gateway.config.model import Config, FileExporter, OtlpTarget
 CONNECT_S: Final = 10.0
 REACH_REMEDY: Final = "correct its endpoint, and see whether it runs, and a firewall or proxy lies between"
 TRUST_REMEDY: Final = "name the authority that signed it in ca_file of this exporter"
+TLS_REMEDY: Final = "write http:// in its endpoint where it takes plain HTTP, or correct the port"
 FILE_REMEDY: Final = "make the folder, and let the gateway's user write there, or set another path"
 
 
@@ -40,6 +41,8 @@ async def of_endpoint(what: str, target: OtlpTarget) -> Finding:
     except ssl.SSLCertVerificationError as error:
         text = f"{target.endpoint}: its certificate is not trusted ({error.verify_message})"
         return Finding("fault", what, text, TRUST_REMEDY)
+    except ssl.SSLError:
+        return Finding("fault", what, f"{target.endpoint}: no TLS is spoken there", TLS_REMEDY)
     except TimeoutError:
         return Finding("fault", what, f"{target.endpoint} does not answer within {CONNECT_S:.0f} s", REACH_REMEDY)
     except OSError as error:

@@ -24,7 +24,7 @@ class Group(click.Group):
     one, also of another group.
     """
 
-    group_class = type
+    group_class: type[click.Group] | type[type] | None = type
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -39,7 +39,7 @@ class Group(click.Group):
 class SectionedGroup(Group):
     """The group `telemetry-gateway`: its `--help` has a list for each of `SECTIONS`."""
 
-    group_class = Group
+    group_class: type[click.Group] | type[type] | None = Group
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))

@@ -202,6 +202,26 @@ def doctor(config_file: Path | None, data_dir: Path | None, as_json: bool) -> No
     sys.exit(asyncio.run(examine(config_file, data_dir, as_json=as_json)))
 
 
+@main.command("status")
+@config_option
+@data_dir_option
+@json_option
+def status(config_file: Path | None, data_dir: Path | None, as_json: bool) -> None:  # noqa: FBT001 a flag of the command line
+    """Show whether the gateway is well, and what to do if not.
+
+    What waits, what is wrong, and today's calls and cost. Asks the running gateway; if none runs,
+    it says so and reads the files. Exit code 0: a gateway runs, and nothing is a fault.
+
+    \b
+    Examples:
+      telemetry-gateway status
+      telemetry-gateway status --json | jq .state
+    """
+    from gateway.cli.status import print_status  # noqa: PLC0415 as above
+
+    sys.exit(asyncio.run(print_status(config_of(config_file, data_dir), as_json=as_json)))
+
+
 @main.command("top")
 @config_option
 @data_dir_option

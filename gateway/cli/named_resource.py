@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from gateway.admin.operation import Operation
+from gateway.cli.known_names import unknown_values
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import Subject, ask
 from gateway.config.model import Config
@@ -69,6 +70,7 @@ class NamedResource(Generic[S]):
         if missing:
             raise click.UsageError(f"{', '.join(missing)}: needed for a new {self.noun}")
         self._print(await ask(config, self.subject, self.creation, body=body, makes_files=True), as_json=as_json)
+        await _note_unknown(config, body)
 
     async def show(self, config: Config, *, id_or_name: str, as_json: bool) -> None:
         path = await self._path_of(config, id_or_name)
@@ -80,6 +82,7 @@ class NamedResource(Generic[S]):
             raise click.UsageError(f"name what is to be changed, such as {self.example}")
         path = await self._path_of(config, id_or_name)
         self._print(await ask(config, self.subject, self.changing, path=path, body=body), as_json=as_json)
+        await _note_unknown(config, body)
 
     async def delete(self, config: Config, *, id_or_name: str) -> None:
         await ask(config, self.subject, self.deletion, path=await self._path_of(config, id_or_name))
@@ -98,3 +101,12 @@ class NamedResource(Generic[S]):
 
     def _print(self, answer: Mapping[str, Any], *, as_json: bool) -> None:
         click.echo(json.dumps(answer) if as_json else "\n".join(self.lines_of(answer[self.noun])))
+
+
+async def _note_unknown(config: Config, body: Mapping[str, Any]) -> None:
+    """Name the values of the filter in *body* that no call of the last 30 days has, on stderr: they
+    may be mistyped, or calls of theirs may still come.
+    """
+    pairs = [(name, value) for name, values in body.get("filter", {}).items() for value in values if value is not None]
+    for sentence in await unknown_values(config, pairs):
+        click.echo(f"Note: {sentence.replace('of this time', 'of the last 30 days')}", err=True)

@@ -1,6 +1,8 @@
-"""Texts of others on a terminal, and tables of them."""
+"""Texts of others on a terminal, tables of them, money and colours."""
 
+import os
 import sys
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import TextIO
 
@@ -21,6 +23,29 @@ def plain(text: str) -> str:
     obeyed, by the terminal or by rich.
     """
     return harmless(text).replace("[", "\\[")
+
+
+def amount_text(amount: str) -> str:
+    """A decimal with every digit, in groups of three before the point."""
+    whole, point, places = amount.partition(".")
+    sign, digits = ("-", whole[1:]) if whole.startswith("-") else ("", whole)
+    return f"{sign}{int(digits):,}{point}{places}" if digits.isdecimal() else amount
+
+
+def costs_text(costs: Mapping[str, str]) -> str:
+    """`0.00001 USD + 3.5 EUR`: currency -> amount with every digit; empty for none."""
+    return " + ".join(f"{amount_text(amount)} {harmless(currency)}" for currency, amount in costs.items())
+
+
+def coloured(text: str, colour: str) -> str:
+    """*text* for `click.echo`, which takes colours away where there is no terminal; plain with
+    NO_COLOR (no-color.org).
+    """
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=colour, bold=True)
+
+
+STATE_COLOURS = {"ok": "green", "off": "bright_black", "behind": "yellow", "retrying": "yellow", "held": "red"}
+"""Of a lane; rich and click know these names."""
 
 
 def print_table(table: Table, to: TextIO | None = None) -> None:

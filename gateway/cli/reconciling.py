@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from gateway.cli.exporting import Export, export_rows, moment
-from gateway.cli.printing import plain, print_table
+from gateway.cli.printing import amount_text, plain, print_table
 from gateway.common.plural import plural
 from gateway.config.model import Config
 from gateway.usage.figures import money_text
@@ -99,4 +99,4 @@ def print_differences(found: Sequence[Difference], provider: str, since: datetim
 def number_text(value: int | Decimal | None) -> str:
     if value is None:
         return "none"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else amount_text(money_text(value))

@@ -7,14 +7,16 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gateway.admin import lanes, spool_files
 from gateway.cli.offline_spool import LANE_COLUMNS
-from gateway.cli.printing import print_table
+from gateway.cli.printing import STATE_COLOURS, print_table
 from gateway.cli.progress import waiting
 from gateway.cli.requests import LANES, SPOOL, STATUS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
+from gateway.observability.waiting_metrics import waiting_note
 
 
 async def print_status(config: Config, *, as_json: bool) -> int:
@@ -97,8 +99,11 @@ def print_tables(status: dict[str, Any]) -> None:
         if counts["reason"]:
             reasons.setdefault(f"{counts['state']}: {counts['reason']}", []).append(lane)
         numbers = (str(counts[name]) for name in LANE_COLUMNS)
-        table.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", counts["state"])
+        state = Text(counts["state"], style=STATE_COLOURS.get(counts["state"], ""))
+        table.add_row(lane, *numbers, "" if age is None else f"{age:.0f} s", state)
     print_table(table)
+    if (note := waiting_note(status)) is not None:
+        console.print(f"of what is kept, {note}", markup=False, highlight=False, soft_wrap=True)
     for reason, of in reasons.items():
         console.print(f"{', '.join(of)}: {reason}", markup=False, highlight=False, soft_wrap=True)
     console.print("both identities hold" if is_balanced(status) else "[red]an identity does not hold[/red]")

@@ -19,7 +19,9 @@ from spool.errors import SpoolLocked
 
 PATH: Final = "/v2/tap"
 COLUMNS: Final = (("time", 8), ("outcome", 10), ("provider", 10), ("model", 20), ("in", 8), ("out", 7), ("cost", 11))
-"""Of 80 columns in all; who sent it stands behind, where there is room."""
+"""Of 80 columns in all; what is behind them names the sender, where there is room."""
+WHOLE: Final = frozenset({"in", "out", "cost"})
+"""Numbers are never cut: a longer one moves what follows it."""
 LEAST_WHO: Final = 10
 """Columns that a sender's name is worth."""
 UNKNOWN: Final = "-"
@@ -92,7 +94,7 @@ def shown(line: Mapping[str, Any]) -> str:
         _cost(line["cost"]),
     )
     who = " ".join(f"{name}={line[name]}" for name in ("key", "team", "service", "device") if line[name])
-    text = " ".join(_cell(harmless(text), width) for text, (_, width) in zip(cells, COLUMNS, strict=True))
+    text = " ".join(_column(harmless(text), *column) for text, column in zip(cells, COLUMNS, strict=True))
     behind = harmless(" ".join(filter(None, (reason, who))))
     room = Console().width - cell_len(text) - 1
     return f"{text} {_cut(behind, room)}".rstrip() if room >= LEAST_WHO else text.rstrip()
@@ -112,6 +114,10 @@ def _cost(cost: Mapping[str, str] | None) -> str:
         return UNKNOWN
     amount = cost["amount"].rstrip("0").rstrip(".") if "." in cost["amount"] else cost["amount"]
     return f"{amount} {cost['currency']}"
+
+
+def _column(text: str, name: str, width: int) -> str:
+    return text.ljust(width) if name in WHOLE else _cell(text, width)
 
 
 def _cell(text: str, width: int) -> str:

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.admin import spool_files, usage
+from gateway.cli.printing import STATE_COLOURS, costs_text
 from gateway.cli.requests import STATUS, USAGE, ask
 from gateway.cli.tap import lines_of
 from gateway.common.printable import harmless
@@ -96,7 +97,7 @@ def _lanes(seen: Seen) -> Table:
     for name, lane in seen.status.get("lanes", {}).items():
         age = lane["oldest_pending_age_s"]
         oldest = "" if age is None else f"{age:.0f} s"
-        style = "" if lane["state"] == "ok" else "yellow"
+        style = STATE_COLOURS.get(lane["state"], "")
         cells = (name, lane["state"], str(lane["pending"]), oldest, _rate(seen.rates.get(name)))
         table.add_row(*map(harmless, cells), str(lane["dead_lettered"]), style=style)
     return table
@@ -106,17 +107,19 @@ def _today(seen: Seen) -> Text:
     totals = seen.today.get("totals")
     if totals is None:
         return _line("today: unknown")
-    cost = " + ".join(f"{_short(amount)} {currency}" for currency, amount in totals["costs"].items())
+    cost = costs_text(totals["costs"])
     without = totals["calls_without_cost"]
     more = f", {without} calls without a cost" if without else ""
     tokens = f"{_count(totals['input_tokens'])} in, {_count(totals['output_tokens'])} out"
-    return _line(f"today (UTC): {totals['calls']} calls, tokens {tokens}, cost {cost or UNKNOWN}{more}", "bold")
+    text = f"today (UTC): {totals['calls']} calls, cost {cost or UNKNOWN}{more}, tokens {tokens}"
+    return Text(harmless(text), style="bold", overflow="fold")
 
 
 def _models(seen: Seen) -> Table:
     table = _table("models of today", ">calls", ">in", ">out", ">cost")
     for row in list(seen.today.get(GROUPS.root, ()))[:ROWS]:
-        cost = " + ".join(f"{_short(amount)} {currency}" for currency, amount in row["costs"].items())
+        cost = costs_text(row["costs"])
+        table.columns[-1].min_width = max(len(cost), table.columns[-1].min_width or 0)
         name = f"{row.get('provider') or UNKNOWN}/{row.get('model') or UNKNOWN}"
         figures = (str(row["calls"]), _count(row["input_tokens"]), _count(row["output_tokens"]))
         table.add_row(harmless(name), *figures, cost or UNKNOWN)
@@ -172,12 +175,6 @@ def _count(value: int | None) -> str:
         if value >= size:
             return f"{value / (1000 if unit == 'k' else size):.1f}{unit}"
     return str(value)
-
-
-def _short(amount: str) -> str:
-    """A decimal of at most four places, cut, for the eye."""
-    whole, _, places = amount.partition(".")
-    return f"{whole}.{places[:4]}" if places else whole
 
 
 # ---- the loop

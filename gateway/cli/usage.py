@@ -2,19 +2,22 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import click
 from rich.table import Table
 
-from gateway.admin import usage
-from gateway.cli.printing import plain, print_table
-from gateway.cli.requests import USAGE, ask
+from gateway.admin import spool_files, usage
+from gateway.cli.known_names import unknown_values
+from gateway.cli.printing import costs_text, plain, print_table
+from gateway.cli.requests import STATUS, USAGE, ask
 from gateway.cli.views import over, view_named
 from gateway.cli.where import parameters_of
 from gateway.common.plural import plural
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
+from gateway.observability.waiting_metrics import waiting_note
 from gateway.usage.request import GROUP_BY
 from gateway.views.view import question_of
 
@@ -54,13 +57,24 @@ async def print_usage(config: Config, options: Options, *, as_json: bool) -> int
     if options.view is not None:
         query = over(question_of(await view_named(config, options.view), wall_ms()), query)
     answer = await ask(config, USAGE, usage.SHOW, query=query)
+    unknown = await unknown_values(config, query)
+    for sentence in unknown:
+        click.echo(sentence, err=as_json)
     if as_json:
         click.echo(json.dumps(answer))
-    else:
+    elif answer["totals"]["calls"] or not unknown:
         asked = dict(query)
         names = ("start",) if "interval" in asked else asked.get("group_by", ",".join(GROUP_BY)).split(",")
         print_answer(answer, names)
+        await _print_waiting(config)
     return 0
+
+
+async def _print_waiting(config: Config) -> None:
+    """What may be added soon. Prints nothing where the spool cannot be asked."""
+    with suppress(click.ClickException):
+        if (note := waiting_note(await ask(config, STATUS, spool_files.STATUS))) is not None:
+            click.echo(note)
 
 
 def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -102,17 +116,11 @@ def tokens_text(count: int | None) -> str:
 
 
 def cost_text(sums: Mapping[str, Any]) -> str:
-    """Every currency, to four digits after the point where these are not all."""
+    """Every currency, with every digit."""
     if not sums["costs"]:
         is_nothing = not sums["calls"] and sums["input_tokens"] is None and sums["output_tokens"] is None
         return "0" if is_nothing else UNKNOWN
-    texts = (f"{rounded(amount)} {plain(currency)}" for currency, amount in sums["costs"].items())
-    return " + ".join(texts)
-
-
-def rounded(amount: str) -> str:
-    whole, point, digits = amount.partition(".")
-    return amount if len(digits) <= 4 else f"{whole}{point}{digits[:4]}…"  # noqa: PLR2004 - digits that are shown
+    return plain(costs_text(sums["costs"]))
 
 
 def notes(answer: Mapping[str, Any]) -> Iterator[str]:

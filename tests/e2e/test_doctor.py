@@ -183,9 +183,10 @@ def test_a_port_that_is_taken_and_a_misspelt_variable_are_found(setup: Setup) ->
     [
         (Reply(202), "ok", None),
         (Reply(401), "fault", "put a key that the service knows in its place"),
-        (Reply(403), "fault", "have the key given the scope"),
+        (Reply(403), "fault", "have the key given ai-telemetry-ingest:ingest-ai-telemetry at the service"),
+        (Reply(301), "fault", "the address that it redirects to"),
         (Reply(404), "fault", "correct upstream.base_url, and upstream.preset"),
-        (Reply(502), "fault", "see whether the upstream runs"),
+        (Reply(502), "fault", "fails on its own side"),
     ],
     ids=str,
 )
@@ -200,6 +201,7 @@ async def test_what_the_upstream_makes_of_a_key_is_told(
     assert (found["remedy"] is None) if remedy is None else (remedy in found["remedy"])
     lanes = {x["what"] for x in named(ended) if "no configured key grants" in x["text"]}
     assert lanes == {"lane usage_events", "lane devices", "lane unit_cost"}
+    assert "a POST without records to the path of calls, /v2/ai-telemetry/records" in found["text"]
     assert KEY not in ended.out + ended.err
 
 
@@ -215,6 +217,49 @@ async def test_a_clock_that_is_off_and_a_certificate_of_nobody_are_found(setup: 
         (found,) = [x for x in named(ended) if x["what"] == "upstream key telemetry"]
         assert "is not trusted" in found["text"]
         assert "upstream.ca_file" in found["remedy"]
+
+
+async def test_plain_http_where_tls_is_expected_is_named(setup: Setup) -> None:
+    async with running_upstream() as upstream:
+        setup.options["upstream"] = {"base_url": upstream.base_url.replace("http:", "https:"), "keys": [TELEMETRY]}
+        endpoint = upstream.base_url.replace("http:", "https:")
+        setup.options["exporters"] = {"traces": {"type": "otlp", "endpoint": endpoint}}
+        ended = await asyncio.to_thread(setup.command, "doctor", "--json")
+    found = {x["what"]: x for x in named(ended)}
+    assert "no TLS is spoken there" in found["upstream key telemetry"]["remedy"]
+    assert "write http:// in its endpoint" in found["exporter traces"]["remedy"]
+
+
+async def test_lanes_that_are_not_wanted_warn_nowhere(setup: Setup) -> None:
+    async with running_upstream() as upstream:
+        upstream.respond = lambda _: Reply(202)
+        lanes = ["usage_events", "unit_cost", "devices"]
+        setup.options["upstream"] = {"base_url": upstream.base_url, "keys": [TELEMETRY], "unused_lanes": lanes}
+        ended = await asyncio.to_thread(setup.command, "doctor", "--json")
+        assert [x["what"] for x in named(ended)] == ["gateway"], "that none runs"
+        checked = await asyncio.to_thread(setup.command, "check")
+    assert "what needs it is accepted and waits" not in checked.out
+    assert "lane unit_cost: off, not wanted here (upstream.unused_lanes)" in checked.out
+
+
+def test_a_gateway_with_lanes_that_are_not_wanted_starts_without_a_warning(tmp_path: Path) -> None:
+    lanes = ["usage_events", "unit_cost", "devices"]
+    upstream = {"base_url": f"http://127.0.0.1:{UNUSED_PORT}", "keys": [TELEMETRY], "unused_lanes": lanes}
+    with GatewayProcess(tmp_path, config={"upstream": upstream}) as gateway:
+        status = gateway.status()["lanes"]
+        assert {
+            name: (lane["state"], lane["pending"]) for name, lane in status.items() if name in lanes
+        } == dict.fromkeys(lanes, ("off", 0))
+        file = str(tmp_path / "config.yaml")
+        before = named(run_telemetry_gateway("doctor", "--config", file, "--json"))
+        assert [x["what"] for x in before if x["what"].startswith("lane ")] == []
+        assert httpx.post(f"{gateway.intake_url}/v1/events", json={"title": "a", "source": "b"}).status_code == 202
+        after = {x["what"]: x for x in named(run_telemetry_gateway("doctor", "--config", file, "--json"))}
+        assert "take usage_events out of upstream.unused_lanes" in after["lane usage_events"]["remedy"], (
+            "it would expire"
+        )
+        assert gateway.stop() == 0
+        assert "lane off" not in gateway.process.log_tail(100_000)
 
 
 def shown(pair: Pair) -> ssl.SSLContext:
@@ -241,7 +286,7 @@ def test_of_a_running_gateway_it_tells_lanes_and_refusals(tmp_path: Path) -> Non
         assert ended.code == 1
         found = {x["what"]: x for x in named(ended)}
         assert "off, 1 record waits: no configured key grants" in found["lane usage_events"]["text"]
-        assert "add a key with that scope" in found["lane usage_events"]["remedy"]
+        assert "add a key with events_v1:create_event" in found["lane usage_events"]["remedy"]
         assert "404 (not_found)" in found["senders"]["text"]
         assert gateway.stop() == 0
 

@@ -24,7 +24,7 @@ from gateway.admin.site import delivery, insights, overview
 from gateway.admin.site.usage_answers import NOTHING
 from gateway.admin.site.usage_question import question_of
 from gateway.admin.site.verdict import faults_of
-from gateway.cli.doctor import of_billing
+from gateway.cli.status_findings import of_billing
 from gateway.config.values import TcpAddress
 from gateway.insights.finding import INSIGHT_LIST, Insight
 from gateway.insights.finding import Status as InsightStatus

@@ -19,7 +19,7 @@ from gateway.admin.site import delivery
 from gateway.admin.site.verdict import faults_of
 from gateway.app import Gateway
 from gateway.billing import relay, relay_tables
-from gateway.cli.doctor import of_status
+from gateway.cli.status_findings import of_status
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import DROP_SCOPE, INGEST_SCOPE, SEND_BILLING_DATA, VALIDATE_DROP_SCOPE, Fixed, Managed
 from gateway.local_service.misbehave import Misbehave

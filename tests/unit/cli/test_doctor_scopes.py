@@ -12,7 +12,7 @@ import pytest
 
 from exporters.cost_service.liveness import LIVENESS_SCOPE
 from gateway.app import Gateway
-from gateway.cli.doctor import of_lane, of_liveness, of_status, refusal_remedy
+from gateway.cli.status_findings import of_lane, of_liveness, of_status, refusal_remedy
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import TcpAddress
 from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE, PING_SCOPE, Fixed
@@ -78,7 +78,7 @@ async def test_a_scope_that_the_key_lacks_at_the_service_is_named_and_what_to_do
         assert found.level == "fault"
         assert f"the key 'control' is refused or lacks the scope {EVENT_SCOPE}" in found.text
         assert found.remedy is not None
-        assert "given the scope at the service" in found.remedy
+        assert f"given {EVENT_SCOPE} at the service" in found.remedy
         await gateway.lanes.liveness.look()
         asked = of_liveness(gateway.lanes.liveness.status())
         assert (asked.level, LIVENESS_SCOPE in asked.text) == ("warning", True)

@@ -55,7 +55,7 @@ def test_rates_are_those_between_two_looks() -> None:
 
 def test_what_is_unknown_is_no_zero() -> None:
     text = shown(crowded(), 300)
-    assert "tokens unknown in, 5 out, cost unknown, 3 calls without a cost" in text
+    assert "3 calls, cost unknown, 3 calls without a cost, tokens unknown in, 5 out" in text
     assert "today: unknown" in shown(Seen("x"))
 
 
