@@ -1,6 +1,10 @@
 """What `python -m tests.readability` counts as a sentence and as a word of the pages."""
 
-from tests.readability import cells, prose
+from pathlib import Path
+
+import pytest
+
+from tests.readability import LONG, cells, pages, prose, words
 
 PAGE = """\
 # A heading is no sentence
@@ -47,3 +51,12 @@ def test_a_cell_counts_where_it_has_a_sentence() -> None:
 def test_a_page_without_prose_has_no_long_sentences() -> None:
     assert prose("# Title\n") == ((),)
     assert prose("# Title\n").long_share == prose("# Title\n").mean == 0
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_pages_have_short_sentences(page: Path) -> None:
+    """One long sentence is allowed on a page of any length."""
+    found = prose(page.read_text())
+    long = [sentence for sentence in found.sentences if words(sentence) > LONG]
+    assert found.mean < 15
+    assert len(long) <= max(1, 0.05 * len(found.sentences)), "\n".join(long)
