@@ -81,10 +81,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml setup.py $(NATIVE_CODE)
-	$(PIP) install --require-hashes -r requirements.lock
-	@if command -v cargo >/dev/null; then echo "building the native reader, up to a minute (TELEMETRY_GATEWAY_BUILD=python leaves it out)"; fi
-	$(INSTALL)
+# The libraries are installed while cargo compiles.
+$(VENV)/.run: $(VENV)/bin/python requirements-build.lock requirements.lock pyproject.toml setup.py $(NATIVE_CODE)
+	$(PIP) install --require-hashes -r requirements-build.lock
+	@if command -v cargo >/dev/null; then echo "compiling the native reader, up to a minute (TELEMETRY_GATEWAY_BUILD=python leaves it out)"; fi
+	$(INSTALL) & $(PIP) install --require-hashes -r requirements.lock; libraries=$$?; wait $$! && exit $$libraries
 	@$(READER)
 	@if command -v cargo >/dev/null && ! $(HAS_NATIVE); then echo '`make native` shows why the native reader was not built'; fi
 	touch $@
@@ -121,8 +122,9 @@ native-wheels: $(VENV)/.dev
 # Newer versions of everything, written to the lock files.
 lock: $(VENV)/bin/python
 	$(PIP) install uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build -o requirements.lock pyproject.toml
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra build --group dev -o requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --group build --group dev -o requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --group build -o requirements-build.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --group wheels -o requirements-wheels.lock
 
 clean:

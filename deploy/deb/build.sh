@@ -23,7 +23,6 @@ mkdir -p "$package/DEBIAN" "$home/bin" "$site" "$package/usr/bin" "$package/usr/
 "$uv" build --quiet --wheel --no-build-isolation --python "$root/.venv/bin/python" --out-dir "$work" "$root"
 "$uv" pip install --quiet --python "$python" --target "$site" --require-hashes --no-build -r "$root/requirements.lock"
 "$uv" pip install --quiet --python "$python" --target "$site" --no-deps "$work"/*.whl
-"$uv" pip uninstall --quiet --target "$site" setuptools setuptools-rust semantic-version
 PYTHONPATH=$site "$python" -c 'from gateway.common.native import READER, WHY_NOT, described; print("reader:", described(READER, WHY_NOT))'
 rm -rf "$site/bin" "$site/.lock"
 find "$site" -name __pycache__ -prune -exec rm -rf {} +

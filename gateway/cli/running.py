@@ -91,6 +91,7 @@ async def _gateway_until_signal(
     hung_up = asyncio.Event()
     if RELOAD is not None:
         on_signal(RELOAD, hung_up.set)
+    log_starting()
     gateway, manager = Gateway(config), ServiceManager()
     ports = await gateway.start()
     stop_on_signals(gateway.stop_wanted)
@@ -122,6 +123,18 @@ async def _gateway_until_signal(
         raise CannotGoOn(gateway.stop_reason)
 
 
+def log_starting() -> None:
+    """The first line: what runs, and how to get the other reader."""
+    log.info(
+        "gateway starting",
+        version=release(),
+        commit=commit(),
+        reader=READER,
+        why_not_native=WHY_NOT or None,
+        other_reader=other_reader(WHY_NOT),
+    )
+
+
 def log_start(gateway: Gateway, config_file: Path | None) -> None:
     """What runs, with which configuration, where it listens, and the lanes with why one is off."""
     config, ports = gateway.config, gateway.ports
@@ -129,10 +142,6 @@ def log_start(gateway: Gateway, config_file: Path | None) -> None:
     log.info(
         "gateway started",
         version=release(),
-        commit=commit(),
-        reader=READER,
-        why_not_native=WHY_NOT or None,
-        other_reader=other_reader(WHY_NOT),
         config=None if config_file is None else str(config_file.absolute()),
         data_dir=str(config.data_dir.absolute()),
         profile=config.profile,

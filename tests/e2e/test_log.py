@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from benchmarks.bodies import Shape, Template
-from gateway.common.native import READER, WHY_NOT
+from gateway.common.native import READER, WHY_NOT, other_reader
+from gateway.common.release import commit, release
 from gateway.contract.scopes import SEND_AI_TELEMETRY
 from tests.support.gateway_process import GatewayProcess
 from tests.support.service_process import ServiceProcess
@@ -41,8 +42,11 @@ def test_start_outage_and_stop_are_one_line_each(tmp_path: Path, service: Servic
     with GatewayProcess(tmp_path, config=config) as gateway:
         (started,) = lines(gateway, "gateway started")
         assert started["version"] == version("ai-telemetry-gateway")
-        assert (started["reader"], started["why_not_native"]) == (READER, WHY_NOT or None)
-        assert "reader" in started["other_reader"]
+        first = json.loads(gateway.log.read_text().splitlines()[0])
+        assert first["event"] == "gateway starting"
+        assert (first["version"], first["commit"]) == (release(), commit())
+        assert (first["reader"], first["why_not_native"]) == (READER, WHY_NOT or None)
+        assert first["other_reader"] == other_reader(WHY_NOT)
         assert started["http"] == gateway.intake_url
         assert started["config"] == str(tmp_path / "config.yaml")
         assert (started["upstream"], started["lanes"]) == (f"http://{address}", ["ai_telemetry"])

@@ -107,7 +107,7 @@ def see_reader(admin: str, wanted: str | None, log: Path, *, token: str = "") ->
     assert wanted in {reader, None}, f"reader: {reader}"
     assert f'reader="{reader}"' in read(f"{admin}/metrics", **headers).decode()
     first = log.read_text().splitlines()[0]
-    assert "gateway started" in first, first
+    assert "gateway starting" in first, first
     assert f"reader={reader}" in first, first
     say(f"reader: {reader}")
 
