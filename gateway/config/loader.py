@@ -96,7 +96,8 @@ def real_path(loc: Steps, data: object) -> Steps:
     for index, step in enumerate(loc):
         above = at(data, path)
         is_missing_option = index == len(loc) - 1 and isinstance(above, Mapping)
-        if is_missing_option or holds(above, step):
+        is_tag = isinstance(above, Mapping) and above.get("type") == step and index < len(loc) - 1
+        if is_missing_option or (holds(above, step) and not is_tag):
             path = (*path, step)
     return path
 
