@@ -448,6 +448,47 @@ def sources(
         print_source(name, address, grpc_address, as_json=as_json)
 
 
+@main.command()
+@click.argument("sender")
+@config_option
+@data_dir_option
+@click.option("--key-name", help="Of the new key. [default: the sender's name and the time]")
+@click.option("--address", help="The gateway's address, as the sender reaches it. [default: of the configuration]")
+@click.option("--grpc-address", help="The same for OTLP over gRPC.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    help="Seconds for its first call.",
+)
+@click.option("--by", help="Your e-mail, for Created By of the key. [default: user@host]")
+@click.option("--yes", is_flag=True, help="Go on even though senders without a key will be refused.")
+@json_option
+def connect(
+    config_file: Path | None,
+    data_dir: Path | None,
+    yes: bool,  # noqa: FBT001 as above
+    as_json: bool,  # noqa: FBT001 as above
+    **asked: Any,
+) -> None:
+    """Make a sender's key, print what to paste, wait for its first call.
+
+    SENDER is a name that `telemetry-gateway sources` lists. Exit code 1: no call with tokens came.
+
+    \b
+    Examples:
+      telemetry-gateway connect python
+      telemetry-gateway connect litellm --address https://gateway.example
+    """
+    from gateway.cli.connect import Asked  # noqa: PLC0415 as above
+    from gateway.cli.connect import connect as connect_sender  # noqa: PLC0415 as above
+
+    config = config_of(config_file, data_dir)
+    sys.exit(asyncio.run(connect_sender(config, Asked(**asked, is_sure=yes, as_json=as_json))))
+
+
 @main.group()
 def spool() -> None:
     """What is kept on disk: counts, dead letters, repairs."""

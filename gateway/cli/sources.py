@@ -3,15 +3,15 @@ themselves, and what to paste into each.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from gateway.common.suggestions import did_you_mean
 from gateway.sources.catalogue import SOURCES
-from gateway.sources.connecting import SNIPPET_IN, described, described_sender
+from gateway.sources.connecting import SNIPPET_IN, connection, described, described_sender
 from gateway.sources.otlp_senders import OTLP_SENDERS
-from gateway.sources.source import Source
 
 
 def print_sources(address: str, grpc: str, *, as_json: bool) -> None:
@@ -35,35 +35,46 @@ def print_source(name: str, address: str, grpc: str, *, as_json: bool) -> None:
     """What one source or OTLP sender is, with its snippets. Raises UsageError for a name that is
     none.
     """
-    source, sender = SOURCES.get(name), OTLP_SENDERS.get(name)
-    if source is not None:
-        shown = described(source, address)
-    elif sender is not None:
-        shown = described_sender(sender, address, grpc)
-    else:
-        raise click.UsageError(f"no source is named {name!r}{did_you_mean(name, (*SOURCES, *OTLP_SENDERS))}")
+    shown = connection(name, address, grpc)
+    if shown is None:
+        raise unknown_source(name)
     if as_json:
         click.echo(json.dumps(shown, indent=2))
-    elif source is not None:
-        _print_source(source, shown)
+    elif shown["kind"] == "source":
+        _print_source(shown)
     else:
         _print_sender(shown)
+
+
+def unknown_source(name: str) -> click.UsageError:
+    return click.UsageError(f"no source is named {name!r}{did_you_mean(name, (*SOURCES, *OTLP_SENDERS))}")
 
 
 def _print_sender(shown: dict[str, Any]) -> None:
     click.echo(f"{shown['title']}\n")
     click.echo(f"run with       {shown['run_with']}")
     click.echo(f"needs          {shown['needs']}")
-    for snippet in shown["snippets"]:
-        click.echo(f"\n{snippet['file'] or SNIPPET_IN[snippet['language']]}:\n\n{snippet['text']}", nl=False)
+    if shown["not_reported"]:
+        click.echo(f"not reported   {shown['not_reported']}")
+    print_snippets(shown["snippets"])
 
 
-def _print_source(source: Source, shown: dict[str, Any]) -> None:
-    click.echo(f"{source.title}\n")
+def print_snippets(snippets: Sequence[dict[str, str]]) -> None:
+    """Each under the place where it belongs."""
+    for snippet in snippets:
+        place = snippet["file"] or SNIPPET_IN.get(snippet["language"], "to paste")
+        click.echo(f"\n{place}:\n\n{snippet['text']}", nl=False)
+
+
+def _print_source(shown: dict[str, Any]) -> None:
+    click.echo(f"{shown['title']}\n")
     click.echo(f"address        {shown['url']}")
     for other in shown["also_at"]:
         click.echo(f"               {other}")
     for way in shown["authentication"]:
         click.echo(f"authenticates  {way}")
-    click.echo(f"when refused   {source.retries}")
-    click.echo(f"\n{shown['snippet']}")
+    click.echo(f"when refused   {shown['when_refused']}")
+    if len(shown["snippets"]) == 1:
+        click.echo(f"\n{shown['snippet']}")
+    else:
+        print_snippets(shown["snippets"])

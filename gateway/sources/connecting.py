@@ -4,12 +4,14 @@ to paste into it. Pure.
 
 from typing import Any, Final
 
-from gateway.sources.otlp_senders import OtlpSender
+from gateway.sources.catalogue import SOURCES
+from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
 from gateway.sources.source import Source, WayIn
 
 KEY: Final = "YOUR_KEY"
 """In a snippet, where the sender's key belongs."""
 SNIPPET_IN: Final = {
+    "console": "in a shell",
     "sh": "in its environment",
     "python": "in the program",
     "javascript": "in the program",
@@ -26,7 +28,19 @@ WAYS_IN: Final[dict[WayIn, str]] = {
 }
 
 
-def described(source: Source, address: str) -> dict[str, Any]:
+def connection(name: str, address: str, grpc: str, key: str = KEY) -> dict[str, Any] | None:
+    """What the sender of that name needs; None where none has it.
+
+    *address*: base URL of the senders' listener. *grpc*: `host:port` of their gRPC listener.
+    """
+    if (source := SOURCES.get(name)) is not None:
+        return described(source, address, key)
+    if (sender := OTLP_SENDERS.get(name)) is not None:
+        return described_sender(sender, address, grpc, key)
+    return None
+
+
+def described(source: Source, address: str, key: str = KEY) -> dict[str, Any]:
     """The source as plain data; *address* is the base URL of the senders' listener."""
     url = f"{address.rstrip('/')}/v1/sources/{source.name}"
     return {
@@ -37,12 +51,16 @@ def described(source: Source, address: str) -> dict[str, Any]:
         "also_at": [address.rstrip("/") + path for path in source.native_paths],
         "authentication": [WAYS_IN[way].format(name=source.name) for way in source.ways_in],
         "when_refused": source.retries,
-        "snippet": source.snippet.text.format(url=url, key=KEY),
+        "snippet": source.snippet.addressed(url=url, key=key),
         "language": source.snippet.language,
+        "snippets": [
+            {"language": each.language, "file": "", "text": each.addressed(url=url, key=key)}
+            for each in source.snippets
+        ],
     }
 
 
-def described_sender(sender: OtlpSender, address: str, grpc: str) -> dict[str, Any]:
+def described_sender(sender: OtlpSender, address: str, grpc: str, key: str = KEY) -> dict[str, Any]:
     """The OTLP sender as plain data; *grpc* is `host:port` of the senders' gRPC listener."""
     url = address.rstrip("/")
     return {
@@ -52,11 +70,12 @@ def described_sender(sender: OtlpSender, address: str, grpc: str) -> dict[str, A
         "url": url,
         "run_with": sender.run_with,
         "needs": sender.needs,
+        "not_reported": sender.unreported or None,
         "snippets": [
             {
                 "language": paste.language,
                 "file": paste.file and f"~/{paste.file}",
-                "text": paste.addressed(url=url, grpc=grpc, key=KEY),
+                "text": paste.addressed(url=url, grpc=grpc, key=key),
             }
             for paste in sender.pastes
         ],

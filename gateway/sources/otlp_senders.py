@@ -1,7 +1,7 @@
 """Assistants and libraries that send OTLP by themselves: what an operator pastes into each.
 
-`tests/clients/live.py` runs each of them with these very snippets: their shell settings are its
-environment, their files lie in its home, and the program that it starts holds their code.
+`python -m tests.clients recipes` executes each of them as it is printed: its commands install, its
+settings are the environment, its files are in the home folder, its code is in the program.
 """
 
 from typing import NamedTuple
@@ -15,8 +15,8 @@ class Paste(NamedTuple):
     """
 
     language: str
-    """For the fence in the docs: `sh` (settings of the environment), `toml`, `json`, `python`,
-    `javascript`."""
+    """For the fence in the docs: `console` (commands: what installs, what starts a program), `sh`
+    (settings of the environment), `toml`, `json`, `python`, `javascript`."""
     text: str
     file: str = ""
     """Where it belongs, from the home folder; empty for the shell and for a program."""
@@ -36,6 +36,8 @@ class OtlpSender(NamedTuple):
     needs: str
     """The oldest versions that were run or whose payloads were read, and what else it needs."""
     pastes: tuple[Paste, ...]
+    unreported: str = ""
+    """What it does not report, and what reports it; empty where it reports all."""
 
 
 _ENDPOINT = """\
@@ -65,6 +67,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Claude Code",
             run_with="@anthropic-ai/claude-code 2.1.330",
             needs="2.1.221 or later; without OTEL_EXPORTER_OTLP_PROTOCOL it sends nothing",
+            unreported="thinking tokens separate from the output, the provider's response id",
             pastes=(
                 Paste(
                     "sh",
@@ -97,6 +100,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Codex",
             run_with="@openai/codex 0.169.0",
             needs="0.169.0 or later, with exporters of logs or spans: metrics alone hold no calls",
+            unreported="the model that answered, the provider's response id",
             pastes=(
                 Paste(
                     "toml",
@@ -131,14 +135,37 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "GitHub Copilot CLI",
             run_with="@github/copilot 1.0.102",
             needs="1.0.102 or later",
+            unreported="the provider behind it (the field says `github`), the model that answered",
             pastes=(Paste("sh", _ENDPOINT),),
+        ),
+        OtlpSender(
+            "python",
+            "Python program that uses openai or anthropic, unchanged",
+            run_with="opentelemetry-distro 0.66b2, openinference-instrumentation-openai 0.1.66, openai 3.54.0",
+            needs="openinference-instrumentation-openai 0.1.66 or later",
+            pastes=(
+                Paste(
+                    "console",
+                    "pip install opentelemetry-distro opentelemetry-exporter-otlp"
+                    " openinference-instrumentation-openai openinference-instrumentation-anthropic\n",
+                ),
+                Paste(
+                    "sh",
+                    'export OTEL_SERVICE_NAME="checkout-bot"\n'
+                    + _ENDPOINT
+                    + 'export OTEL_EXPORTER_OTLP_PROTOCOL="http/protobuf"\n',
+                ),
+                Paste("console", "opentelemetry-instrument python program.py\n"),
+            ),
         ),
         OtlpSender(
             "logfire",
             "Logfire",
             run_with="logfire 5.2.0, openai 3.54.0, anthropic 2.12.0",
             needs="logfire 5.2.0 or later, with `gen_ai.usage.raw` for cache and reasoning tokens",
+            unreported="the model that answered, of OpenAI's streams",
             pastes=(
+                Paste("console", "pip install logfire\n"),
                 Paste("sh", _ENDPOINT),
                 Paste(
                     "python",
@@ -154,7 +181,9 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "OpenLIT",
             run_with="openlit 1.45.0, openai 2.54.0, anthropic 0.125.0",
             needs="openlit 1.45.0 or later",
+            unreported="reasoning tokens of OpenAI's chat completions and of Anthropic's messages; that Anthropic keeps a cache write for an hour, which costs more",
             pastes=(
+                Paste("console", "pip install openlit\n"),
                 Paste("sh", _ENDPOINT),
                 Paste("python", 'import openlit\n\nopenlit.init(application_name="checkout-bot")\n'),
             ),
@@ -164,7 +193,9 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Vercel AI SDK, up to version 6",
             run_with="ai 5.0.277, @ai-sdk/openai 2.0.131, @ai-sdk/anthropic 2.0.112, @opentelemetry/sdk-node 0.301.0",
             needs='ai 4.3.19 or later; in 4 `createOpenAI` with `compatibility: "strict"`',
+            unreported="in version 4, Anthropic's thinking tokens. In version 5, the cached and reasoning tokens of OpenAI's answers that are not streamed. In both, that Anthropic keeps a cache write for an hour, which costs more",
             pastes=(
+                Paste("console", "npm install @opentelemetry/sdk-node\n"),
                 Paste("sh", _ENDPOINT),
                 Paste(
                     "javascript",
@@ -177,7 +208,9 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Vercel AI SDK, from version 7",
             run_with="ai 7.0.173, @ai-sdk/otel 1.0.173, @opentelemetry/sdk-node 0.301.0",
             needs="ai 7.0.173 or later with @ai-sdk/otel, and Node 22",
+            unreported="reasoning tokens separate from the output",
             pastes=(
+                Paste("console", "npm install @ai-sdk/otel @opentelemetry/sdk-node\n"),
                 Paste("sh", _ENDPOINT),
                 Paste(
                     "javascript",
@@ -196,6 +229,10 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="genkit 1.42.0, @genkit-ai/compat-oai 1.42.0, @opentelemetry/exporter-trace-otlp-proto 0.52.1",
             needs="genkit 1.42.0 or later, and the OTLP exporter of the generation that it uses",
             pastes=(
+                Paste(
+                    "console",
+                    "npm install @opentelemetry/exporter-trace-otlp-proto@0.52.1 @opentelemetry/sdk-trace-base@1.25.1\n",
+                ),
                 Paste("sh", _ENDPOINT),
                 Paste(
                     "javascript",
@@ -212,6 +249,10 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="@mastra/core 1.71.0, @mastra/observability 1.17.9, @mastra/otel-exporter 1.4.0",
             needs="@mastra/core 1.71.0 or later, with @opentelemetry/exporter-trace-otlp-proto",
             pastes=(
+                Paste(
+                    "console",
+                    "npm install @mastra/observability @mastra/otel-exporter @opentelemetry/exporter-trace-otlp-proto\n",
+                ),
                 Paste("sh", 'export OTEL_EXPORTER_OTLP_ENDPOINT="{url}"\nexport TELEMETRY_KEY="{key}"\n'),
                 Paste(
                     "javascript",
@@ -236,14 +277,23 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Google Agent Development Kit",
             run_with="google-adk 2.13.0, opentelemetry-sdk 1.44.0",
             needs="google-adk 2.13.0 or later",
-            pastes=(Paste("sh", _ENDPOINT), _PYTHON_SDK),
+            unreported="the model that answered",
+            pastes=(
+                Paste("console", "pip install opentelemetry-exporter-otlp-proto-http\n"),
+                Paste("sh", _ENDPOINT),
+                _PYTHON_SDK,
+            ),
         ),
         OtlpSender(
             "agno",
             "Agno",
             run_with="agno 3.1.10, openinference-instrumentation-agno 1.0.15",
             needs="agno 3.1.10 with openinference-instrumentation-agno 1.0.15, or later",
+            unreported="reasoning tokens, the model that answered. Anthropic's own SDK also reports both, and the two reports of a call become one record",
             pastes=(
+                Paste(
+                    "console", "pip install openinference-instrumentation-agno opentelemetry-exporter-otlp-proto-http\n"
+                ),
                 Paste("sh", _ENDPOINT),
                 _PYTHON_SDK,
                 Paste(
@@ -258,6 +308,10 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="boto3 1.44.5, opentelemetry-instrumentation-botocore 0.66b2",
             needs="opentelemetry-instrumentation-botocore 0.66b2 or later",
             pastes=(
+                Paste(
+                    "console",
+                    "pip install opentelemetry-instrumentation-botocore opentelemetry-exporter-otlp-proto-http\n",
+                ),
                 Paste("sh", _ENDPOINT),
                 _PYTHON_SDK,
                 Paste(
@@ -271,7 +325,9 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Traceloop (OpenLLMetry)",
             run_with="traceloop-sdk 0.62.4, openai 3.54.0, anthropic 2.12.0",
             needs="traceloop-sdk 0.62.4 or later; of OpenLLMetry's openai instrumentation 0.38.12 or later",
+            unreported="reasoning tokens of OpenAI's chat streams",
             pastes=(
+                Paste("console", "pip install traceloop-sdk httpx\n"),
                 Paste(
                     "sh",
                     'export TRACELOOP_BASE_URL="{url}"\n'
@@ -291,6 +347,10 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="openinference-instrumentation-openai 0.1.66, openinference-instrumentation-anthropic 3.1.0",
             needs="openinference-instrumentation-openai 0.1.66 or later",
             pastes=(
+                Paste(
+                    "console",
+                    "pip install openinference-instrumentation-openai openinference-instrumentation-anthropic opentelemetry-exporter-otlp-proto-http\n",
+                ),
                 Paste("sh", _ENDPOINT),
                 _PYTHON_SDK,
                 Paste(
@@ -308,6 +368,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="arize-phoenix-otel 0.17.2, openinference-instrumentation-openai 0.1.66",
             needs="arize-phoenix-otel 0.17.2 or later",
             pastes=(
+                Paste("console", "pip install arize-phoenix-otel openinference-instrumentation-openai\n"),
                 Paste(
                     "sh",
                     'export PHOENIX_COLLECTOR_ENDPOINT="http://{grpc}"\nexport PHOENIX_API_KEY="{key}"\n',
@@ -324,6 +385,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             run_with="pydantic-ai-slim 2.68.0, openai 3.54.0, anthropic 2.12.0",
             needs="pydantic-ai-slim 2.68.0 or later",
             pastes=(
+                Paste("console", "pip install opentelemetry-exporter-otlp-proto-http\n"),
                 Paste("sh", _ENDPOINT),
                 _PYTHON_SDK,
                 Paste("python", "from pydantic_ai import Agent\n\nAgent.instrument_all()\n"),
@@ -334,7 +396,12 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "OpenTelemetry SDK and its own GenAI instrumentations",
             run_with="opentelemetry-sdk 1.45.2, opentelemetry-instrumentation-openai-v2 2.4b0, openai 3.54.0",
             needs="opentelemetry-instrumentation-openai-v2 2.4b0 or later, with opentelemetry-util-genai 1.1b0: 1.3b0, which it accepts, makes it silent",
+            unreported="cached tokens (so they are priced in full), reasoning tokens, calls of the Responses API. `telemetry-gateway sources python` prints a recipe that reports all of them",
             pastes=(
+                Paste(
+                    "console",
+                    "pip install opentelemetry-instrumentation-openai-v2 opentelemetry-util-genai==1.1b0 httpx opentelemetry-exporter-otlp-proto-http\n",
+                ),
                 Paste("sh", _ENDPOINT + 'export OTEL_SEMCONV_STABILITY_OPT_IN="gen_ai_latest_experimental"\n'),
                 _PYTHON_SDK,
                 Paste(

@@ -72,6 +72,10 @@ class Snippet(NamedTuple):
     """For the fence in the docs: `yaml`, `sh`, `json`, `text`."""
     text: str
 
+    def addressed(self, *, url: str, key: str) -> str:
+        """The text with these in place of the placeholders."""
+        return self.text.format(url=url, key=key)
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -83,6 +87,8 @@ class Source:
     snippet: Snippet
     retries: str
     """What the sender does on an answer that is not 2xx, in one sentence (formats.md, part 3)."""
+    environment: Snippet | None = None
+    """Settings of the product's environment that the snippet needs; None where it needs none."""
     ways_in: tuple[WayIn, ...] = ("key",)
     answers: AnswerKind = "json"
     native_paths: tuple[str, ...] = ()
@@ -104,3 +110,8 @@ class Source:
     @property
     def path(self) -> str:
         return f"{SOURCES_PATH}/{self.name}"
+
+    @property
+    def snippets(self) -> tuple[Snippet, ...]:
+        """All that an operator pastes, in that order."""
+        return (self.snippet,) if self.environment is None else (self.environment, self.snippet)

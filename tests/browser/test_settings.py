@@ -1,5 +1,6 @@
 """Settings and snippets in a browser."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.browser import Browser, Looks, Programs
 from tests.support.gateway_process import GatewayProcess
 from tests.support.spans import call_span
 
+KEY = re.compile(r"tgk_[0-9A-Za-z]{10}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}")
 SECRET = "CANARY-7Q-of-a-source"
 
 
@@ -41,7 +43,7 @@ def test_a_snippet_with_the_address_of_this_gateway_is_copied(
     assert looks.faults("connect") == []
     browser.show_as("light", 1280)
     browser.press("LiteLLM")
-    assert f"{gateway.intake_url}/otlp/v1/sources/litellm" in browser.find("pre").text
+    assert f"{gateway.intake_url}/otlp/v1/sources/litellm" in " ".join(browser.texts("pre"))
     assert looks.faults("connect-one") == []
     browser.show_as("light", 1280)
     made = browser.find("#made").text
@@ -50,6 +52,26 @@ def test_a_snippet_with_the_address_of_this_gateway_is_copied(
     browser.until(lambda: browser.find("#made").text != made, "up to date")
     browser.button("Copy").click()
     browser.until(lambda: "Copied" in browser.find(".snippet").text, "copied")
+
+
+def test_a_sender_is_connected_with_a_key_and_its_first_call_is_shown(
+    browser: Browser, looks: Looks, gateway: GatewayProcess
+) -> None:
+    browser.log_in(gateway).visit("/connect/openinference").fill("Name of a new key for it", "checkout")
+    browser.tick("This is the first key: from now on, senders without a key are refused").press(
+        "Create the key and wait for the first call"
+    )
+    assert "Nothing arrived yet." in browser.find("#first-call").text
+    (secret,) = KEY.findall(browser.text)
+    assert secret not in browser.path
+    assert looks.faults("connect-key") == []
+    browser.show_as("light", 1280)
+    headers = {"Content-Type": "application/x-protobuf", "Authorization": secret}
+    post(f"{gateway.intake_url}/otlp/v1/traces", call_span("checkout", (7, 3)), headers)
+    browser.until(lambda: "is counted" in browser.find("#first-call").text, "the first call shown")
+    assert "7 input, 3 output" in browser.find("#first-call").text
+    assert secret in browser.text, "the page was brought up to date, and the snippets have the key still"
+    assert not KEY.search(browser.visit("/connect/openinference").source)
 
 
 def test_a_viewer_reads_both(browser: Browser, gateway: GatewayProcess) -> None:

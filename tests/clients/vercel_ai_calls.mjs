@@ -2,7 +2,7 @@
 // and streams of two providers, a tool, embeddings, a failure.
 export const PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT";
 export const apiKey = "sk-CANARY-7Q-KEY";
-export const provider = process.argv[2];
+export const provider = process.env.MODEL_PROVIDER;
 
 // Imports the SDK only now: telemetry must have started before.
 export async function makeCalls(options = {}) {

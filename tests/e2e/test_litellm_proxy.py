@@ -16,6 +16,8 @@ import pytest
 
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
+from gateway.sources.catalogue import SOURCES
+from tests.clients.live import after_shell
 from tests.support.canary import files_with_canary
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.litellm_proxy import PROMPT, LiteLLMProxy, pushed
@@ -184,6 +186,39 @@ def test_what_litellm_sends_while_the_gateway_is_away_is_lost_by_default(tmp_pat
         delivered(gateway, 2)
         first, _lost, third = truth(provider_url)
         assert_counted(gateway, [first, third])
+
+
+PRINTED = after_shell([each.text for each in SOURCES["litellm"].snippets if each.language == "sh"], {})
+"""The settings that `telemetry-gateway sources litellm` prints."""
+
+
+@pytest.mark.parametrize("limit_s", ["1", PRINTED["LOGGING_WORKER_MAX_TIME_PER_COROUTINE"]])
+def test_with_the_printed_settings_retries_go_on_where_litellm_would_end_them(
+    tmp_path: Path, provider_url: str, limit_s: str
+) -> None:
+    """LiteLLM's limit is 20 s; 1 s here, to show what it does."""
+    port = free_port()
+    callback = pushed(f"http://127.0.0.1:{port}/v1/sources/litellm", "json_array", max_retries=8, retry_delay=0.25)
+    env = {**PRINTED, "LOGGING_WORKER_MAX_TIME_PER_COROUTINE": limit_s, "DEFAULT_FLUSH_INTERVAL_SECONDS": "3600"}
+    is_ended = limit_s == "1"
+    with (
+        gateway_at(tmp_path / "gateway", port) as gateway,
+        LiteLLMProxy(
+            tmp_path / "proxy", provider_url, callbacks=["gateway"], settings={"gateway": callback}, env=env
+        ) as proxy,
+    ):
+        assert proxy.chat("fast") == 200
+        delivered(gateway, 1)
+        gateway.kill()
+        assert proxy.chat("fast") == 200
+        if is_ended:
+            proxy.wait_for_log("timed out")
+        else:
+            proxy.wait_for_log(RETRYING, times=4)  # 1.75 s after the first
+        gateway.restart()
+        assert proxy.chat("fast") == 200
+        first, meanwhile, last = truth(provider_url)
+        assert_counted(gateway, [first, last] if is_ended else [first, meanwhile, last])
 
 
 @pytest.mark.parametrize("batch", [512, 1])

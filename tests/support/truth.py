@@ -32,6 +32,15 @@ def any_call(call: Served) -> bool:
     return True
 
 
+def no_call(call: Served) -> bool:
+    return False
+
+
+def of_responses(call: Served) -> bool:
+    """Of OpenAI's Responses API."""
+    return (call["response_id"] or "").startswith("resp_")
+
+
 def of_openai(call: Served) -> bool:
     return call["provider"] == "openai"
 
@@ -52,7 +61,7 @@ def of_chat_stream(call: Served) -> bool:
 
 def of_messages_or_chat(call: Served) -> bool:
     """Of every API but OpenAI's responses."""
-    return not (call["response_id"] or "").startswith("resp_")
+    return not of_responses(call)
 
 
 def of_anthropic(call: Served) -> bool:
@@ -89,12 +98,15 @@ _PARTS = ("cache_read", "cache_creation", "reasoning")
 def of_record(record: Mapping[str, Any]) -> Call:
     """An `inference/1` record."""
     usage = record["usage"]
+    output_tokens = usage.get("output_tokens")
+    if record.get("operation") == "embeddings":
+        output_tokens = output_tokens or None  # there is none: a sender may say 0
     return Call(
         record.get("provider"),
         record.get("response_model") or record.get("request_model"),
         record["status"],
         usage.get("input_tokens"),
-        usage.get("output_tokens"),
+        output_tokens,
         usage.get("cache_read_input_tokens") or 0,
         usage.get("cache_creation_input_tokens") or 0,
         usage.get("reasoning_output_tokens") or 0,

@@ -113,10 +113,11 @@ def test_links_between_pages_lead_somewhere() -> None:
 @pytest.mark.parametrize("source", SOURCES.values(), ids=lambda source: source.name)
 def test_every_source_has_a_page_with_the_snippet_that_the_command_prints(source: PushSource) -> None:
     page = (ROOT / "docs/senders" / f"{source.name}.md").read_text()
-    for line in source.snippet.text.format(url="URL", key="KEY").splitlines():
-        assert line.strip() in page.replace("YOUR_KEY", "KEY").replace(
-            f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
-        )
+    for snippet in source.snippets:
+        for line in snippet.addressed(url="URL", key="KEY").splitlines():
+            assert line.strip() in page.replace("YOUR_KEY", "KEY").replace(
+                f"http://127.0.0.1:4318/v1/sources/{source.name}", "URL"
+            )
     assert f"{source.name}.md" in (ROOT / "docs/senders/README.md").read_text()
 
 
@@ -130,6 +131,7 @@ def test_every_sender_of_otlp_has_a_page_with_the_snippets_that_the_command_prin
     words = " ".join(page.split())
     assert f"- **Run with**: {sender.run_with}." in words
     assert f"- **Needs**: {sender.needs}." in words
+    assert not sender.unreported or f"- **Not reported**: {sender.unreported}." in words
     assert (
         f"| `{sender.name}` | [{sender.name}.md]({sender.name}.md) |" in (ROOT / "docs/senders/README.md").read_text()
     )

@@ -1,59 +1,33 @@
-"""Connect a sender: what to paste into each, with the addresses of this very gateway."""
+"""Connect a sender: what to paste into each, with the addresses of this very gateway; on demand
+with a key of its own, and what became of its first call.
 
-from typing import Any, Final, NamedTuple
+The key's secret is in the answer to the form only. That page then shows how the first call fares,
+by the key's name.
+"""
+
+from typing import Any, Final
 
 from aiohttp import web
 from yarl import URL
 
-from gateway.admin.parts import STORES, Running, running_of
-from gateway.admin.site.view import View
-from gateway.config.values import Address, TcpAddress
+from gateway.admin import calls, keys, senders
+from gateway.admin.parts import PARTS, STORES, running_of
+from gateway.admin.sender_addresses import UNKNOWN, Addresses, addresses, connection_at
+from gateway.admin.site.keys import by_in, choices, store_of
+from gateway.admin.site.operating import ask, change
+from gateway.admin.site.rendering import html
+from gateway.admin.site.shell import whole_page
+from gateway.admin.site.view import Action, View, can_change, form_fields
 from gateway.contract.errors import NotFound
+from gateway.contract.scopes import SEND_AI_TELEMETRY
+from gateway.senders.first_call import FirstCall, first_call
 from gateway.sources.catalogue import SOURCES
-from gateway.sources.connecting import KEY, SNIPPET_IN, described, described_sender
+from gateway.sources.connecting import KEY, SNIPPET_IN
 from gateway.sources.otlp_senders import OTLP_SENDERS
+from spool.clock import rfc3339_ms
 
 LIST: Final = "/connect"
 ONE: Final = LIST + "/{name}"
-EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
-UNKNOWN: Final = "GATEWAY"
-"""Stands for the address of a listener that is off or has a Unix socket."""
-
-
-class Addresses(NamedTuple):
-    http: str
-    """Base URL of the senders' listener, with `http.base_path`."""
-    grpc: str
-    """`host:port`."""
-    grpc_scheme: str
-    missing: tuple[str, ...]
-    """Listeners that no sender of another process reaches by an address, each as a sentence."""
-
-
-def addresses(running: Running, host: str) -> Addresses:
-    """*host*: name by which the page was asked, for a listener that is bound to every address."""
-    config, tls = running.config, running.config.tls
-    scheme = "http" if tls.http is None else "https"
-    missing = [
-        f"listen.{name} is {'off' if address is None else address}"
-        for name, address in (("http", running.http), ("grpc", running.grpc))
-        if not isinstance(address, TcpAddress)
-    ]
-    return Addresses(
-        http=f"{scheme}://{reached(running.http, host)}{config.http.base_path.rstrip('/')}",
-        grpc=reached(running.grpc, host),
-        grpc_scheme="http" if tls.grpc is None else "https",
-        missing=tuple(missing),
-    )
-
-
-def reached(address: Address, host: str) -> str:
-    """`host:port` for a sender."""
-    if not isinstance(address, TcpAddress):
-        return UNKNOWN
-    if address.host in EVERYWHERE:
-        return str(TcpAddress(host, address.port))
-    return str(address)
 
 
 def asked_host(request: web.Request) -> str:
@@ -62,36 +36,66 @@ def asked_host(request: web.Request) -> str:
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    keys = request.app[STORES].keys
     return {
         "addresses": addresses(running_of(request), asked_host(request)),
         "gateways": [(source.name, source.title) for source in SOURCES.values()],
         "senders": [(sender.name, sender.title) for sender in OTLP_SENDERS.values()],
-        "is_open": keys is not None and not keys.keys.ever_created(),
+        "is_open": is_open(request),
     }
 
 
+def is_open(request: web.Request) -> bool:
+    """Whether senders need no key."""
+    found = request.app[STORES].keys
+    return found is not None and not found.keys.ever_created()
+
+
 async def load_one(request: web.Request) -> dict[str, Any]:
-    return connected(request.match_info["name"], addresses(running_of(request), asked_host(request)))
+    """With `key` in its query, the name of a key that was made here: its first call, too."""
+    context = await form_of(request)
+    name, since = request.query.get("key"), request.query.get("since", "")
+    return {**context, "first": await look(request, name, since) if name and can_change(request) else None}
 
 
-def connected(name: str, at: Addresses) -> dict[str, Any]:
+async def form_of(request: web.Request) -> dict[str, Any]:
+    name = request.match_info["name"]
+    made = rfc3339_ms(request.app[PARTS].now_ms())[:19]
+    offered = {"key_name": f"{name} {made}", "is_open": is_open(request), "operators": ()}
+    if can_change(request) and request.app[STORES].keys is not None:
+        offered["operators"] = choices(request)["operators"]
+    return {**connected(name, addresses(running_of(request), asked_host(request))), **offered, "first": None}
+
+
+async def make_key(request: web.Request) -> web.Response:
+    """Answers with the page whose snippets hold the new key."""
+    form = form_fields(request)
+    typed = {"name": form.get("name", "")}
+    at = addresses(running_of(request), asked_host(request))
+    connected(request.match_info["name"], at)
+    body = {"name": typed["name"], "managed": [SEND_AI_TELEMETRY], "confirmed": "confirmed" in form, **by_in(form)}
+    made = await change(request, keys.CREATE, store_of(request), body, typed)
+    name, since = made["name"], made["created_at"]
+    context = await form_of(request) | connected(request.match_info["name"], at, made["secret"])
+    watched = URL(request.path).with_query({"key": name, "since": since})
+    return html(whole_page(request, DETAIL, {**context, "first": await look(request, name, since)}, live=str(watched)))
+
+
+async def look(request: web.Request, key: str, since: str) -> FirstCall:
+    """What became of the first call under *key*."""
+    stores = request.app[STORES]
+    settled = await ask(request, calls.LIST, stores.calls, query=[("key", key), ("limit", "20")])
+    own = await ask(request, senders.LIST, stores.senders, query=[("key", key), ("limit", "100")])
+    refused = await ask(request, senders.LIST, stores.senders, query=[("warning", "refused"), ("limit", "100")])
+    return first_call(key, since, [*own["senders"], *refused["senders"]], settled["calls"])
+
+
+def connected(name: str, at: Addresses, key: str = KEY) -> dict[str, Any]:
     """The template's context of one sender. Raises NotFound."""
-    if (source := SOURCES.get(name)) is not None:
-        found = described(source, at.http)
-        found["snippets"] = [{"language": found["language"], "file": "", "text": found["snippet"]}]
-    elif (sender := OTLP_SENDERS.get(name)) is not None:
-        found = described_sender(sender, at.http, at.grpc)
-    else:
+    found = connection_at(name, at, key)
+    if found is None:
         raise NotFound("no sender has this name")
-    snippets = [{**each, "text": with_tls(each["text"], at), "place": place_of(each)} for each in found["snippets"]]
-    missing = at.missing if any(UNKNOWN in each["text"] for each in snippets) else ()
-    return {"sender": found, "snippets": snippets, "missing": missing, "key": KEY}
-
-
-def with_tls(text: str, at: Addresses) -> str:
-    """Snippets name the gRPC listener as one without TLS."""
-    return text.replace(f"http://{at.grpc}", f"{at.grpc_scheme}://{at.grpc}")
+    snippets = [{**each, "place": place_of(each)} for each in found["snippets"]]
+    return {"sender": found, "snippets": snippets, "missing": found["missing"], "key": None if key != KEY else KEY}
 
 
 def place_of(snippet: dict[str, str]) -> str:
@@ -104,3 +108,4 @@ DETAIL: Final = View(
     path=ONE, title="Connect a sender", template="connect_one.html", load=load_one, in_navigation=False, below=LIST
 )
 VIEWS: Final = (VIEW, DETAIL)
+ACTIONS: Final = (Action(path=ONE, title="Make a key for a sender", handler=make_key, view=DETAIL),)

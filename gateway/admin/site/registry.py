@@ -32,4 +32,10 @@ VIEWS: Final[tuple[View, ...]] = (
     settings.VIEW,
     *connect.VIEWS,
 )
-ACTIONS: Final[tuple[Action, ...]] = (*devices.ACTIONS, *insights.ACTIONS, *dead_letters.ACTIONS, *keys.ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *devices.ACTIONS,
+    *insights.ACTIONS,
+    *dead_letters.ACTIONS,
+    *keys.ACTIONS,
+    *connect.ACTIONS,
+)

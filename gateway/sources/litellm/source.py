@@ -77,8 +77,13 @@ SOURCE = Source(
         "    callback_type: generic_api\n"
         "    endpoint: {url}\n"
         '    headers: {{Authorization: "{key}"}}\n'
-        "    max_retries: 5      # without it, what one failed request held is lost\n"
+        "    max_retries: 8      # without it, the calls of a failed request are lost\n"
         "    retry_delay: 1.0    # seconds, doubled each time\n",
+    ),
+    environment=Snippet(
+        "sh",
+        "export DEFAULT_BATCH_SIZE=1   # LiteLLM before 1.108 loses calls that end while a batch is sent\n"
+        "export LOGGING_WORKER_MAX_TIME_PER_COROUTINE=600   # seconds; after its default of 20 it stops to retry\n",
     ),
     retries="By default nothing is sent again: a batch of up to 512 calls is lost. With `max_retries`, 5xx and lost connections are, 4xx never.",
     ways_in=("key", "path_token"),

@@ -1,5 +1,7 @@
 """An agent of Google's Agent Development Kit with its own spans."""
 
+# The snippet of the page goes here.
+
 import asyncio
 
 from google.adk.agents import Agent
@@ -7,7 +9,6 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 from tests.clients.apps.exercises import PROMPT
-from tests.clients.apps.telemetry import provider
 
 
 def weather(city: str) -> str:
@@ -25,4 +26,3 @@ async def main() -> None:
 
 
 asyncio.run(main())
-provider.shutdown()

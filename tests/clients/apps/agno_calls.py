@@ -1,14 +1,12 @@
 """Agents of Agno under its OpenInference instrumentation."""
 
+# The snippet of the page goes here.
+
 from agno.agent import Agent
 from agno.models.anthropic import Claude
 from agno.models.openai import OpenAIChat, OpenAIResponses
-from openinference.instrumentation.agno import AgnoInstrumentor
 
 from tests.clients.apps.exercises import API_KEY, PROMPT, provider_url
-from tests.clients.apps.telemetry import provider
-
-AgnoInstrumentor().instrument()
 
 MODELS = [
     OpenAIChat(id="gpt-4o", base_url=provider_url("shop") + "/v1", api_key=API_KEY),
@@ -20,4 +18,3 @@ for model in MODELS:
     agent.run(PROMPT, user_id="user-7", session_id="session-7")
     for _ in agent.run(PROMPT, user_id="user-7", session_id="session-7", stream=True):
         pass
-provider.shutdown()

@@ -1,13 +1,11 @@
 """boto3's Converse under OpenTelemetry's botocore instrumentation."""
 
+# The snippet of the page goes here.
+
 import boto3
 from botocore.config import Config
-from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
 
 from tests.clients.apps.exercises import PROMPT, provider_url
-from tests.clients.apps.telemetry import provider
-
-BotocoreInstrumentor().instrument()
 
 MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 ASKED = [{"role": "user", "content": [{"text": PROMPT}]}]
@@ -23,4 +21,3 @@ client.converse(modelId=MODEL, messages=ASKED)
 client.converse(modelId="amazon.nova-lite-v1:0", messages=ASKED)
 for _ in client.converse_stream(modelId=MODEL, messages=ASKED)["stream"]:
     pass
-provider.shutdown()

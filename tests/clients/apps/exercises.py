@@ -1,11 +1,11 @@
 """What the applications of the live runs ask of a provider: whole answers, streams, a tool and a
 failure.
 
-Each application is `python -m tests.clients.apps.<name> LLM_BASE_URL`; where its telemetry goes,
-its environment states.
+MODEL_PROVIDER in the environment is the provider's base URL.
 """
 
-import sys
+import asyncio
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -13,12 +13,13 @@ PROMPT = "Which of the two is cheaper? CANARY-7Q-PROMPT"
 API_KEY = "sk-CANARY-7Q-KEY"
 ASKED: Any = [{"role": "user", "content": PROMPT}]
 WEATHER = {"name": "weather", "description": "The weather CANARY-7Q-PROMPT"}
+USAGE: Any = {"include_usage": True}
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 def provider_url(scenario: str) -> str:
-    """The provider of the command line, with token counts of *scenario*."""
-    return f"{sys.argv[1]}/s/{scenario}"
+    """The provider's base URL, with token counts of *scenario*."""
+    return f"{os.environ['MODEL_PROVIDER']}/s/{scenario}"
 
 
 def openai_calls() -> None:
@@ -32,6 +33,29 @@ def openai_calls() -> None:
         pass
 
 
+def more_openai_calls() -> None:
+    """The other ways of the client: its helpers for streams, and the asynchronous one."""
+    from openai import OpenAI  # noqa: PLC0415 - as above
+
+    client = OpenAI(base_url=provider_url("shop") + "/v1", api_key=API_KEY, max_retries=0)
+    with client.chat.completions.stream(model="gpt-4o", messages=ASKED, stream_options=USAGE) as chat:
+        chat.get_final_completion()
+    with client.responses.stream(model="gpt-4.1-mini", input=PROMPT) as response:
+        response.get_final_response()
+    asyncio.run(_asynchronous_openai_calls())
+
+
+async def _asynchronous_openai_calls() -> None:
+    from openai import AsyncOpenAI  # noqa: PLC0415 - as above
+
+    client = AsyncOpenAI(base_url=provider_url("shop") + "/v1", api_key=API_KEY, max_retries=0)
+    await client.chat.completions.create(model="gpt-4o", messages=ASKED)
+    await client.responses.create(model="gpt-4.1-mini", input=PROMPT)
+    stream = await client.chat.completions.create(model="gpt-4o", messages=ASKED, stream=True, stream_options=USAGE)
+    async for _ in stream:
+        pass
+
+
 def openai_chat_calls() -> None:
     """Chat completions, whole, with a tool and streamed; embeddings; a failure."""
     from openai import APIStatusError, OpenAI  # noqa: PLC0415 - as above
@@ -41,8 +65,7 @@ def openai_chat_calls() -> None:
     client.chat.completions.create(model="gpt-4o", messages=ASKED)
     tool: Any = {"type": "function", "function": {**WEATHER, "parameters": PARAMETERS}}
     client.chat.completions.create(model="gpt-4o-mini", messages=ASKED, tools=[tool])
-    usage: Any = {"include_usage": True}
-    for _ in client.chat.completions.create(model="gpt-4o", messages=ASKED, stream=True, stream_options=usage):
+    for _ in client.chat.completions.create(model="gpt-4o", messages=ASKED, stream=True, stream_options=USAGE):
         pass
     client.embeddings.create(model="text-embedding-3-small", input=[PROMPT])
     with suppress(APIStatusError):

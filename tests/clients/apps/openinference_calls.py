@@ -1,14 +1,9 @@
 """The openai and anthropic clients under OpenInference's instrumentations."""
 
-from openinference.instrumentation.anthropic import AnthropicInstrumentor
-from openinference.instrumentation.openai import OpenAIInstrumentor
+# The snippet of the page goes here.
 
-from tests.clients.apps.exercises import anthropic_calls, openai_calls
-from tests.clients.apps.telemetry import provider
-
-OpenAIInstrumentor().instrument()
-AnthropicInstrumentor().instrument()
+from tests.clients.apps.exercises import anthropic_calls, more_openai_calls, openai_calls
 
 openai_calls()
+more_openai_calls()
 anthropic_calls()
-provider.shutdown()

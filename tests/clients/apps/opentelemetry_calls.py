@@ -1,11 +1,7 @@
 """The openai client under OpenTelemetry's own instrumentation."""
 
-from opentelemetry.instrumentation.openai_v2 import OpenAIInstrumentor
+# The snippet of the page goes here.
 
-from tests.clients.apps.exercises import openai_chat_calls
-from tests.clients.apps.telemetry import provider
+from tests.clients.apps.exercises import openai_calls
 
-OpenAIInstrumentor().instrument()
-
-openai_chat_calls()
-provider.shutdown()
+openai_calls()

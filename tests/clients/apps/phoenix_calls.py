@@ -1,10 +1,7 @@
 """The openai client under Phoenix' `register()`, which turns on what OpenInference has."""
 
-from phoenix.otel import register
+# The snippet of the page goes here.
 
 from tests.clients.apps.exercises import openai_calls
 
-provider = register(auto_instrument=True, batch=True)
-
 openai_calls()
-provider.shutdown()

@@ -1,5 +1,7 @@
 """Agents of Pydantic AI with its own spans."""
 
+# The snippet of the page goes here.
+
 from typing import Any
 
 from anthropic import AsyncAnthropic
@@ -11,9 +13,6 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.clients.apps.exercises import API_KEY, PROMPT, provider_url
-from tests.clients.apps.telemetry import provider
-
-Agent.instrument_all()
 
 openai: Any = OpenAIProvider(openai_client=AsyncOpenAI(base_url=provider_url("shop") + "/v1", api_key=API_KEY))
 anthropic: Any = AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=provider_url("desk"), api_key=API_KEY))
@@ -25,4 +24,3 @@ for model in (
     agent = Agent(model, instructions=PROMPT)
     agent.run_sync(PROMPT)
     agent.run_stream_sync(PROMPT).get_output()
-provider.shutdown()

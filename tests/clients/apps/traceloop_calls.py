@@ -2,11 +2,11 @@
 instrumentations.
 """
 
+# The snippet of the page goes here.
+
 from traceloop.sdk import Traceloop
 
 from tests.clients.apps.exercises import anthropic_calls, openai_calls
-
-Traceloop.init(app_name="checkout-bot", disable_batch=True)
 
 Traceloop.set_association_properties({"user_id": "user-7", "session_id": "session-7"})
 openai_calls()

@@ -5,15 +5,19 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.parts import Running
+from gateway.admin.role import Role
+from gateway.admin.sender_addresses import Addresses, addresses
 from gateway.admin.site import connect
-from gateway.admin.site.connect import Addresses, addresses, connected
+from gateway.admin.site.connect import connected
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress, UnixAddress
+from gateway.senders.first_call import FirstCall
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.otlp_senders import OTLP_SENDERS
 from tests.support.shown import shown, text_of
 
 AT = Addresses("https://gw.example:4318/otlp", "gw.example:4317", "https", ())
+FORM = {"first": None, "key_name": "a new key", "is_open": False, "operators": ()}
 PAGES = Path(__file__).parents[4] / "docs" / "senders"
 
 
@@ -30,7 +34,7 @@ def test_the_snippets_hold_the_address_and_a_placeholder_for_the_key(name: str) 
     assert "{url}" not in text
     assert "{grpc}" not in text
     assert context["missing"] == ()
-    page = text_of(shown(connect.DETAIL, context))
+    page = text_of(shown(connect.DETAIL, {**context, **FORM}))
     for snippet in context["snippets"]:
         assert " ".join(snippet["text"].split()) in page
 
@@ -48,3 +52,21 @@ def test_a_listener_without_an_address_is_stated() -> None:
     at = addresses(running, "gw.example")
     assert at.missing == ("listen.http is unix:/run/gw.sock", "listen.grpc is off")
     assert at.http == "http://GATEWAY"
+
+
+def test_a_first_call_is_shown_with_what_it_became_and_what_to_do() -> None:
+    call = {"provider": "openai", "model": "gpt-4o", "input_tokens": 1200, "cache_read_input_tokens": None}
+    call |= {"output_tokens": 3, "cost": None, "service": "checkout", "source": "otlp.traces", "status": "ok"}
+    first = FirstCall("without_usage", "A call arrived without tokens.", "have it report tokens", call)
+    context = {**connected("litellm", AT, "tgk_secret"), **FORM, "first": first}
+    page = text_of(shown(connect.DETAIL, context))
+    assert "A call arrived without tokens. Model openai gpt-4o Tokens 1,200 input, 3 output Cost unknown" in page
+    assert "Have it report tokens" in page
+    assert 'Authorization: "tgk_secret"' in page
+    assert "Create the key" not in page
+
+
+def test_a_viewer_is_offered_no_key() -> None:
+    page = shown(connect.DETAIL, {**connected("litellm", AT), **FORM}, Role.VIEWER)
+    assert "Create the key" not in page
+    assert "<form" not in page.partition("<main")[2]

@@ -1,7 +1,4 @@
-import { NodeSDK } from "@opentelemetry/sdk-node";
-
-const sdk = new NodeSDK();
-sdk.start();
+// The snippet of the page goes here.
 
 const { makeCalls } = await import("./vercel_ai_calls.mjs");
 

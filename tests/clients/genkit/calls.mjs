@@ -1,12 +1,9 @@
-import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
-import { BatchSpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { genkit } from "genkit";
-import { enableTelemetry, flushTracing } from "genkit/tracing";
+// The snippet of the page goes here.
 
-await enableTelemetry({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
+import { genkit } from "genkit";
 
 const { openAI } = await import("@genkit-ai/compat-oai/openai");
-const provider = process.argv[2];
+const provider = process.env.MODEL_PROVIDER;
 const prompt = "Which of the two is cheaper? CANARY-7Q-PROMPT";
 const ai = genkit({ plugins: [openAI({ apiKey: "sk-CANARY-7Q-KEY", baseURL: `${provider}/s/shop/v1` })] });
 

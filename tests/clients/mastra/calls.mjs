@@ -1,11 +1,9 @@
 import { Mastra } from "@mastra/core/mastra";
 import { Agent } from "@mastra/core/agent";
-import { Observability } from "@mastra/observability";
-import { OtelExporter } from "@mastra/otel-exporter";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 
-const provider = process.argv[2];
+const provider = process.env.MODEL_PROVIDER;
 const prompt = "Which of the two is cheaper? CANARY-7Q-PROMPT";
 const apiKey = "sk-CANARY-7Q-KEY";
 const openai = createOpenAI({ baseURL: `${provider}/s/shop/v1`, apiKey });
@@ -17,16 +15,7 @@ const agents = {
   claude: agent("claude", anthropic("claude-sonnet-4-5")),
 };
 
-const otel = new OtelExporter({
-  provider: {
-    custom: {
-      endpoint: process.env.OTEL_EXPORTER_OTLP_ENDPOINT + "/v1/traces",
-      headers: { "x-api-key": process.env.TELEMETRY_KEY },
-    },
-  },
-});
-const observability = new Observability({ configs: { otel: { serviceName: "checkout-bot", exporters: [otel] } } });
-const mastra = new Mastra({ agents, observability });
+// The snippet of the page goes here.
 
 for (const name of Object.keys(agents)) {
   const running = mastra.getAgent(name);
