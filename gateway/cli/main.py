@@ -473,7 +473,7 @@ def connect(
     as_json: bool,  # noqa: FBT001 as above
     **asked: Any,
 ) -> None:
-    """Make a sender's key, print what to paste, wait for its first call.
+    """Make a sender's key, print what to paste, wait for a call.
 
     SENDER is a name that `telemetry-gateway sources` lists. Exit code 1: no call with tokens came.
 
