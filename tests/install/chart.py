@@ -190,7 +190,9 @@ def scrape(pod: Pod) -> None:
     (endpoint,) = pod.manifests["ServiceMonitor"]["spec"]["endpoints"]
     token = keys_of(pod.manifests)[endpoint["authorization"]["credentials"]["key"]]
     url = pod.url(endpoint["port"], endpoint["path"])
-    assert b"telemetry_gateway_items_received_total 1" in read(url, Authorization=f"Bearer {token}")
+    metrics = read(url, Authorization=f"Bearer {token}")
+    assert b"telemetry_gateway_items_received_total 1" in metrics
+    assert b'reader="native"' in metrics, "the image has the native reader"
     assert is_refused(lambda: read(url))
 
 

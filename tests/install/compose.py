@@ -19,14 +19,14 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.processes import Process
-from tests.install.podman import IMAGE, build, has_image, podman, prepare
+from tests.install.podman import IMAGE, build, buildah, has_image, podman, prepare
 from tests.install.steps import DELIVERED_S, ROOT, free_port, read, say, step
 from tests.support.mock_llm import Provider
 
 PODMAN_COMPOSE: Final = "podman-compose==1.6.0"
 PINS = ROOT / "tests/e2e/clients/requirements-litellm-proxy.txt"
 MASTER_KEY: Final = "sk-of-the-install-test"
-OF_LITELLM = """ARG BASE
+OF_LITELLM = """ARG BASE=python:3.11-slim
 FROM ${BASE}
 COPY requirements-litellm-proxy.txt /
 RUN python3 -m venv /opt/litellm && /opt/litellm/bin/pip install --no-cache-dir --quiet -r /requirements-litellm-proxy.txt
@@ -154,6 +154,4 @@ def make_litellm(folder: Path, name: str) -> None:
     context.mkdir()
     shutil.copy(PINS, context)
     (context / "Dockerfile").write_text(OF_LITELLM)
-    base = os.environ.get("INSTALL_BASE", "python:3.11-slim")
-    command = ["buildah", "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={base}"]
-    step(*command, "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "-t", name, context)
+    buildah(name, context)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.install.steps import ROOT, step
 
-IMAGE = "localhost/telemetry-gateway:install-test"
+IMAGE = "localhost/telemetry-gateway:run-by-podman"
 CLONE_NEWNS = 0x00020000
 BOTH_CGROUPS = Path("/sys/fs/cgroup/unified")
 RUNTIME = """#!{python}
@@ -58,12 +58,17 @@ def has_image(name: str) -> bool:
     return subprocess.run(["podman", "image", "exists", name], check=False).returncode == 0
 
 
-def build(name: str = IMAGE) -> None:
-    """The image of deploy/docker/Dockerfile, unless it is there (`podman rmi` takes it away)."""
-    if not has_image(name):
-        base = os.environ.get("INSTALL_BASE", "python:3.11-slim")
-        command = ["buildah", "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={base}"]
-        step(*command, "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", "-f", "deploy/docker/Dockerfile", "-t", name, ROOT)
+def build() -> None:
+    """The image of deploy/docker/Dockerfile; steps of which nothing changed are not done again."""
+    buildah(IMAGE, ROOT, "-f", "deploy/docker/Dockerfile", "--layers")
+
+
+def buildah(name: str, context: Path, *more: str) -> None:
+    """Build *name*, on INSTALL_BASE where that is set, with the machine's certificates."""
+    base = os.environ.get("INSTALL_BASE")
+    chosen = [] if base is None else ["--build-arg", f"BASE={base}"]
+    command = ["buildah", "bud", "--isolation", "chroot", "--format", "docker", *chosen]
+    step(*command, "-v", "/etc/ssl/certs:/etc/ssl/certs:ro", *more, "-t", name, context)
 
 
 def address_of(container: str) -> str:
