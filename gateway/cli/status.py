@@ -170,7 +170,8 @@ def head(seen: Seen) -> Iterator[str]:
     process = f" (process {seen.process})" if seen.process else ""
     yield f"gateway    {coloured(words, colour)}{process}"
     if "version" in seen.status:
-        yield f"version    {harmless(seen.status['version'])}"
+        reader = seen.status.get("reader", {}).get("name", UNKNOWN)
+        yield f"version    {harmless(seen.status['version'])}, reader: {harmless(reader)}"
     yield f"data       {harmless(seen.data_dir)}"
     if seen.status:
         yield f"received   {received_text(seen.status)}"

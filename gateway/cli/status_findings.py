@@ -20,7 +20,7 @@ from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
 from gateway.observability.quarantine import degraded
 from spool.record import OWN_LANES
 
-MOST_REFUSALS: Final = 5
+MAX_REFUSALS: Final = 5
 KEY_REMEDY: Final = "add a key with SCOPE under upstream.keys, and restart"
 BILLING_REMEDY: Final = (
     "the connection has to be established and active at the upstream, and a key has to grant send-billing-data"
@@ -91,7 +91,7 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         reasons = ", ".join(dict.fromkeys(letter["reason"] for letter in letters))
         remedy = "`spool dead-letters list`: remedy what it complained of, then replay or drop them"
         yield Finding("warning", "dead letters", f"{plural(records, 'record', 'records')}: {reasons}", remedy)
-    for refused in status.get("refused", ())[:MOST_REFUSALS]:
+    for refused in status.get("refused", ())[:MAX_REFUSALS]:
         text = (
             f"{plural(refused['requests'], 'request', 'requests')} on {refused['route']} from {refused['last_peer']}"
             f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"

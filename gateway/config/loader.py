@@ -95,17 +95,11 @@ def real_path(loc: Steps, data: object) -> Steps:
     path: Steps = ()
     for index, step in enumerate(loc):
         above = at(data, path)
-        is_missing_option = index == len(loc) - 1 and isinstance(above, Mapping)
-        is_tag = isinstance(above, Mapping) and above.get("type") == step and index < len(loc) - 1
-        if is_missing_option or (holds(above, step) and not is_tag):
+        is_option = index == len(loc) - 1 and isinstance(above, Mapping | list | tuple)
+        is_entry = isinstance(step, int) and isinstance(above, list | tuple)
+        if is_option or is_entry or isinstance(at(data, (*path, step)), Mapping | list | tuple):
             path = (*path, step)
     return path
-
-
-def holds(node: object, step: str | int) -> bool:
-    if isinstance(node, Mapping):
-        return step in node
-    return isinstance(node, list | tuple) and isinstance(step, int) and step < len(node)
 
 
 WORDS = {

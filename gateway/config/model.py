@@ -344,7 +344,7 @@ class Upstream(Options):
     keys: tuple[UpstreamKey, ...]
     unused_lanes: tuple[str, ...] = ()
     """Lanes that are not wanted, such as `usage_events`: they are off, whatever the keys grant, and
-    nothing warns of it. What senders post for one all the same is kept, and named as waiting."""
+    nothing warns of it. What senders post for one is kept, and reported as waiting."""
     sum_retry: Literal["park", "at_least_once"] = "park"
     """After an ambiguous 5xx on what the upstream cannot know as a repeat: set it aside as a
     dead letter, or send it again."""
