@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from gateway.common.http2_refusal import Http2Refusal
 from gateway.common.incoming import IncomingConnection, peer_of
@@ -39,6 +39,10 @@ class Connection(RequestHandler):
         self._for_grpc = for_grpc
         self._http2: Http2Refusal | None = None
         self._is_begun = False
+        self._is_malformed = False
+        """What came is no HTTP: nothing behind it is read. aiohttp would note an error for each
+        further piece, and keep them all while it waits for the end of a request.
+        """
         self._partial: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -61,10 +65,13 @@ class Connection(RequestHandler):
             self._is_begun = True
             if data.startswith(HTTP2_BEGINS):
                 self._http2 = Http2Refusal(self._for_grpc(peer_of(self.transport)))
+        if self._is_malformed:
+            return
         if self._http2 is None and (self._close or self._force_close):
             self._receive_rest(data)
         elif self._http2 is None:
             super().data_received(data)
+            self._is_malformed = bool(self._messages) and isinstance(self._messages[-1][0], _ErrInfo)
             self._watch_head()
         elif self.transport is not None:
             self._answer_http2(self._http2, self.transport, data)

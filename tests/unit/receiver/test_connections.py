@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from gateway.contract.errors import Unauthenticated
 from gateway.receiver.body import Limits
 from tests.support.polling import HANGS_S, until_true
 from tests.unit.receiver.conftest import Serve
+from tests.unit.receiver.test_taken_together import opened
 
 HEAD = b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -60,6 +62,15 @@ async def test_headers_that_stop_half_way_end_their_connection_also_after_other_
         assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
+
+
+async def test_behind_what_is_no_http_nothing_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path, together=False) as gateway:
+        (connection, *_) = gateway.connections
+        head = HEAD.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+        for piece in (head, *[b"X-Trailer: without end\r\n" * 20] * 100):
+            connection.data_received(piece)
+        assert len(connection._messages) == 2, "the request, and one error"
 
 
 POST = b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
