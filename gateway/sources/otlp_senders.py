@@ -135,7 +135,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "GitHub Copilot CLI",
             run_with="@github/copilot 1.0.102",
             needs="1.0.102 or later",
-            unreported="the provider behind it (the field says `github`), the model that answered",
+            unreported="the provider behind it (the field says `github`, for which the price list has no price), the model that answered",
             pastes=(Paste("sh", _ENDPOINT),),
         ),
         OtlpSender(
@@ -208,7 +208,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Vercel AI SDK, from version 7",
             run_with="ai 7.0.173, @ai-sdk/otel 1.0.173, @opentelemetry/sdk-node 0.301.0",
             needs="ai 7.0.173 or later with @ai-sdk/otel, and Node 22",
-            unreported="reasoning tokens separate from the output",
+            unreported="reasoning tokens separate from the output; that Anthropic keeps a cache write for an hour, which costs more",
             pastes=(
                 Paste("console", "npm install @ai-sdk/otel @opentelemetry/sdk-node\n"),
                 Paste("sh", _ENDPOINT),
@@ -248,6 +248,7 @@ OTLP_SENDERS: dict[str, OtlpSender] = {
             "Mastra",
             run_with="@mastra/core 1.71.0, @mastra/observability 1.17.9, @mastra/otel-exporter 1.4.0",
             needs="@mastra/core 1.71.0 or later, with @opentelemetry/exporter-trace-otlp-proto",
+            unreported="that Anthropic keeps a cache write for an hour, which costs more",
             pastes=(
                 Paste(
                     "console",

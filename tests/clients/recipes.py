@@ -43,8 +43,8 @@ class Sums(NamedTuple):
     input_tokens: int
     cache_read: int
     output_tokens: int
-    cost: str
-    """US dollars: a decimal."""
+    cost: str | None
+    """US dollars: a decimal. None where no call has a cost."""
 
 
 class Recipe(NamedTuple):
@@ -131,13 +131,13 @@ def of_records(records: Iterable[Mapping[str, Any]]) -> Sums:
     def total(field: str) -> int:
         return sum(call["usage"].get(field) or 0 for call in calls)
 
-    costs = (Decimal(call["cost"]["amount"]) for call in calls if call.get("cost"))
+    costs = [Decimal(call["cost"]["amount"]) for call in calls if call.get("cost")]
     return Sums(
         len(calls),
         total("input_tokens"),
         total("cache_read_input_tokens"),
         total("output_tokens"),
-        str(sum(costs, Decimal(0))),
+        str(sum(costs)) if costs else None,
     )
 
 
@@ -172,7 +172,8 @@ def line(row: Row) -> str:
 
 
 def written(sums: Sums) -> list[str]:
-    return [*(f"{count:,}" for count in sums[:-1]), f"{Decimal(sums.cost):.6f}"]
+    cost = "unknown" if sums.cost is None else f"{Decimal(sums.cost):.6f}"
+    return [*(f"{count:,}" for count in sums[:-1]), cost]
 
 
 def cell(counted: str, served: str) -> str:
