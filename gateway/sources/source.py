@@ -87,8 +87,6 @@ class Source:
     snippet: Snippet
     retries: str
     """What the sender does on an answer that is not 2xx, in one sentence (formats.md, part 3)."""
-    environment: Snippet | None = None
-    """Settings of the product's environment that the snippet needs; None where it needs none."""
     ways_in: tuple[WayIn, ...] = ("key",)
     answers: AnswerKind = "json"
     native_paths: tuple[str, ...] = ()
@@ -106,6 +104,8 @@ class Source:
     leaves: tuple[Leaf, ...] = ()
     """Where each document is read by itself: all values that its rules read of most. What the rules
     made of a document is then done again for others of its shape."""
+    environment: Snippet | None = None
+    """Settings of the product's environment that the snippet needs; None where it needs none."""
 
     @property
     def path(self) -> str:

@@ -59,7 +59,15 @@ def figures(**fields: object) -> Status:
         "spool": {"used_bytes": 4096, "max_bytes": 8192, "file_bytes": 5000, "disk_free_bytes": 1 << 30},
         "quarantine": {"salvages": 0, "records": 0, "bytes": 0, "unacknowledged": 0, "lanes": {}, "latest": None},
         "devices": {"states": {"enrolled": 2, "blocked": 1}, "enrolments_waiting": 3, "telemetry_held_s": None},
-        "version": "0.1.0",
+        "version": "0.2.0",
+        "reader": {
+            "name": "python",
+            "why_not_native": "it is not built",
+            "other_reader": "build it",
+            "native_spans": 0,
+            "python_spans": {},
+            "python_payloads": {},
+        },
     }
     return {**made, **fields}  # type: ignore[typeddict-item]  # the test's own keywords
 

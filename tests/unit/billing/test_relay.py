@@ -204,7 +204,7 @@ async def test_drops_are_held_while_no_key_grants_them_and_status_and_doctor_sta
         assert shown(sender)["waiting"] == 1
         (finding,) = [each for each in of_status(sender.gateway.status()) if each.what.startswith("billing connection")]
         assert (finding.level, DROP_SCOPE in finding.text) == ("fault", True)
-        assert finding.remedy == "add a key with that scope under upstream.keys, and restart"
+        assert finding.remedy == f"add a key with {DROP_SCOPE} under upstream.keys, and restart"
     async with sending(tmp_path, upstream=upstream_of(far.port, far.secret)) as sender:
         await until(lambda: sender.all_are("delivered"))
     assert len(await far.drops()) == 1
