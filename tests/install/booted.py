@@ -42,7 +42,7 @@ def inputs(work: Path, package: Path) -> Path:
     for number in range(1, 5):
         (work / f"call-{number}").write_bytes(call_span(f"call {number}", (1200, 120)))
     commands = unit_commands((ROOT / "docs/install.md").read_text())
-    unpacked = "dpkg-deb --fsys-tarfile /work/telemetry-gateway.deb | tar -x -C / ./usr/bin ./usr/lib/telemetry-gateway"
+    unpacked = "dpkg-deb --fsys-tarfile /call/telemetry-gateway.deb | tar -x -C / ./usr/bin ./usr/lib/telemetry-gateway"
     (work / "commands").write_text("\n".join(unpacked if PROGRAM in one else one for one in commands))
     return work
 
@@ -58,12 +58,12 @@ def unit_commands(page: str) -> list[str]:
 def boot(root: Path, work: Path, scenario: str) -> None:
     """Raises AssertionError with what was printed where a step fails."""
     script = work / "run"
-    script.write_text(f"#!/bin/sh\nexec python3 /work/inside.py {scenario} > /work/printed 2>&1\n")
+    script.write_text(f"#!/bin/sh\nexec python3 /call/inside.py {scenario} > /call/printed 2>&1\n")
     script.chmod(0o755)
     say(f"booted, {scenario}:")
-    binds = (f"--bind={work}:/work", f"--bind-ro={ROOT}:/source")
+    binds = (f"--bind={work}:/call", f"--bind-ro={ROOT}:/source")
     try:
-        step(*BOOT, *binds, "-D", root, "systemd.run=/work/run", *RUN)
+        step(*BOOT, *binds, "-D", root, "systemd.run=/call/run", *RUN)
     finally:
         printed = work / "printed"
         say(printed.read_text().strip() if printed.exists() else "it did not boot")
