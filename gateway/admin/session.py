@@ -41,8 +41,8 @@ SESSION_LIFE_S = 12 * 3600.0
 MAX_ENTRIES = 256
 """Codes, and sessions, that are alive at once; the oldest go first."""
 
-MOST_FLASHES: Final = 4
-MOST_FLASH_CHARS: Final = 500
+MAX_FLASHES: Final = 4
+MAX_FLASH_CHARS: Final = 500
 
 SECRET_BYTES = 32
 TOKEN_MIN_CHARS = 16
@@ -89,7 +89,7 @@ def configured_token(reference: Secret) -> Secret:
 class Issued:
     ends_s: float
     role: Role
-    flashes: deque[Flash] = field(default_factory=lambda: deque(maxlen=MOST_FLASHES))
+    flashes: deque[Flash] = field(default_factory=lambda: deque(maxlen=MAX_FLASHES))
 
 
 class Expiring:
@@ -172,7 +172,7 @@ class AdminAccess:
         """Show it on the next page of the session; nothing where the request has none."""
         session = self._session_of(request)
         if session is not None:
-            session.flashes.append(flash._replace(text=flash.text[:MOST_FLASH_CHARS]))
+            session.flashes.append(flash._replace(text=flash.text[:MAX_FLASH_CHARS]))
 
     def flashes(self, request: web.BaseRequest) -> Sequence[Flash]:
         """Those that were not shown yet, the oldest first; they are from now on."""

@@ -9,7 +9,7 @@ from gateway.cli.requests import USAGE, ask
 from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.usage.grains import DIMENSIONS
-from gateway.usage.query import MOST_GROUPS
+from gateway.usage.query import MAX_GROUPS
 
 MAX_NEAR: Final = 3
 NEAR: Final = 0.5
@@ -38,7 +38,7 @@ async def _is_known(config: Config, query: Pairs) -> bool:
 
 async def _names(config: Config, within: Pairs, dimension: str) -> list[str]:
     """The names with most calls."""
-    order = [("sort_key", "calls"), ("limit", str(MOST_GROUPS))]
+    order = [("sort_key", "calls"), ("limit", str(MAX_GROUPS))]
     answer = await ask(config, USAGE, usage.SHOW, query=[*within, ("group_by", dimension), *order])
     return [row[dimension] for row in answer["usage"] if row[dimension] is not None]
 

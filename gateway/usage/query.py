@@ -31,7 +31,7 @@ T = TypeVar("T")
 NO_FILTERS: Final[Filters] = {}
 REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
-MOST_GROUPS: Final = 500
+MAX_GROUPS: Final = 500
 """Of one page."""
 MOST_ASKERS: Final = 8
 """Of the interface at once; one is answered at a time."""
@@ -119,7 +119,7 @@ class UsageQueries:
         offset: int = 0,
         limit: int = 20,
     ) -> Breakdown:
-        """Groups *offset* to *offset* + *limit* (at most `MOST_GROUPS`) in that order, by default
+        """Groups *offset* to *offset* + *limit* (at most `MAX_GROUPS`) in that order, by default
         the largest first; unknown sorts below known. Costs are compared in *currency*; None takes
         that of most calls.
         """
@@ -178,7 +178,7 @@ def breakdown(
     parts = _parts(connection, within, now_hour)
     rows = Rows(connection, parts, where, group_by)
     order = _order(connection, parts, group_by, order_by, currency, ascending=ascending)
-    page, count = _ranked(rows, group_by, order, offset, min(limit, MOST_GROUPS))
+    page, count = _ranked(rows, group_by, order, offset, min(limit, MAX_GROUPS))
     groups = _sums_of(connection, rows, group_by, page)
     total = _added(cells for _, cells in Rows(connection, parts, where).summed())
     return Breakdown(groups, count, less(total, [group.sums for group in groups]), total)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gateway.usage.export.rows import Row, rows_of
 from gateway.usage.figures import Group
 from gateway.usage.grains import Dimension
-from gateway.usage.query import MOST_GROUPS, breakdown
+from gateway.usage.query import MAX_GROUPS, breakdown
 from gateway.usage.request import group_json, sums_json, time_text
 from gateway.usage.tally import HOUR_MS
 from gateway.usage.timespan import TimeRange
@@ -20,7 +20,7 @@ def period_rows(
     while True:
         found = breakdown(
             connection, within=within, now_hour=now_hour, group_by=group_by, order_by="name", ascending=True,
-            offset=len(groups), limit=MOST_GROUPS,
+            offset=len(groups), limit=MAX_GROUPS,
         )  # fmt: skip
         groups += found.groups
         if not found.groups or len(groups) >= found.count:

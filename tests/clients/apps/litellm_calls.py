@@ -57,7 +57,7 @@ if __name__ == "__main__":
         while not is_ready():
             if proxy.poll() is not None or time.monotonic() > deadline:
                 sys.exit("the proxy does not start")
-            time.sleep(0.2)
+            time.sleep(0.2)  # it gives no other sign
         make_calls()
         sys.stdout.write("asked\n")
         sys.stdout.flush()

@@ -16,7 +16,7 @@ from gateway.admin.pages import PAGES
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.role import Role
 from gateway.admin.server import SITE
-from gateway.admin.session import COOKIE, MOST_FLASH_CHARS, MOST_FLASHES, TOKEN_FILES, AdminAccess, Flash, open_access
+from gateway.admin.session import COOKIE, MAX_FLASH_CHARS, MAX_FLASHES, TOKEN_FILES, AdminAccess, Flash, open_access
 from gateway.app import Gateway
 from gateway.config.loader import load_config
 from gateway.contract.errors import CannotStart
@@ -106,9 +106,9 @@ async def test_a_message_is_shown_once_and_is_bounded() -> None:
     access = AdminAccess(Secret("admin-token-of-the-test"), lambda: 0.0, os.urandom)
     session = access.session_for_code(access.login_path().partition("=")[2])
     mine, nobody = (make_mocked_request("GET", "/", {"Cookie": f"{COOKIE}={each}"}) for each in (session, "nobody"))
-    for n in range(MOST_FLASHES + 3):
-        access.flash(mine, Flash("done", f"{n}" * 2 * MOST_FLASH_CHARS))
+    for n in range(MAX_FLASHES + 3):
+        access.flash(mine, Flash("done", f"{n}" * 2 * MAX_FLASH_CHARS))
     access.flash(nobody, Flash("done", "lost"))
     shown = access.flashes(mine)
-    assert [flash.text for flash in shown] == [f"{n}" * MOST_FLASH_CHARS for n in range(3, MOST_FLASHES + 3)]
+    assert [flash.text for flash in shown] == [f"{n}" * MAX_FLASH_CHARS for n in range(3, MAX_FLASHES + 3)]
     assert access.flashes(mine) == access.flashes(nobody) == ()

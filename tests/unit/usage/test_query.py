@@ -409,7 +409,7 @@ async def test_the_rows_of_a_day_are_the_same_however_many_pages_they_take(
     read = partial(period_rows, within=TODAY, group_by=("provider", "model", "team"), now_hour=NOW_MS // HOUR_MS)
     rows = await database.read(read)
     assert {row["period_start"] for row in rows} == {"2026-01-05T00:00:00Z"}
-    monkeypatch.setattr("gateway.usage.export.period.MOST_GROUPS", 5)
+    monkeypatch.setattr("gateway.usage.export.period.MAX_GROUPS", 5)
     assert await database.read(read) == rows
     total = await queries.totals(TODAY)
     assert sum(row["cost"] for row in rows if row["cost"] is not None) == total.costs["USD"] == Decimal("2.66")
