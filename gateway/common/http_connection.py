@@ -48,7 +48,10 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._partial is not None:
             self._partial.cancel()
+        task, is_answered = self._task_handler, self._current_request is None
         super().connection_lost(exc)
+        if task is not None and is_answered:
+            task.cancel()  # it would wait for the rest of a body that no one sends, with all it holds
 
     def admitted(self) -> None:
         """A request was admitted."""

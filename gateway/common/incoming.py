@@ -13,7 +13,7 @@ TLS handshakes begin here too, for which a connection must be served.
 
 import asyncio
 import ssl
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -120,7 +120,7 @@ class IncomingConnections:
         """Those whose first bytes are to be worked on."""
         self._served: dict[IncomingConnection, float] = {}
         """Those whose first bytes were, and when; oldest first. None of all these is admitted."""
-        self._further: deque[IncomingConnection] = deque()
+        self._further: OrderedDict[IncomingConnection, None] = OrderedDict()
         """Of those, with bytes to be worked on."""
         self._fed: list[IncomingConnection] = []
         """Those that were worked on in the last turn."""
@@ -170,12 +170,13 @@ class IncomingConnections:
         self._waiting.pop(connection, None)
         self._first.pop(connection, None)
         self._served.pop(connection, None)
+        self._further.pop(connection, None)
         self._serve_waiting()
 
     def came(self, connection: "IncomingConnection") -> None:
         """Bytes of a connection that is not admitted are to be worked on."""
         if connection in self._served:
-            self._further.append(connection)
+            self._further[connection] = None
             self._begin_turn()
         elif connection not in self._first:
             self._silent.pop(connection, None)
@@ -223,7 +224,7 @@ class IncomingConnections:
                 connection.feed()
             if monotonic() - now_s >= TURN_S:
                 break
-        self._further.extend(connection for connection in self._fed if connection.has_work)
+        self._further.update((connection, None) for connection in self._fed if connection.has_work)
         if self._fed or self._first or self._further:
             self._turning = self._loop.call_soon(self._turn)  # behind the tasks that `feed` woke
 
@@ -232,7 +233,7 @@ class IncomingConnections:
             connection, _ = self._first.popitem()
             self._served[connection] = monotonic()
             return connection
-        return self._further.popleft() if self._further else None
+        return self._further.popitem(last=False)[0] if self._further else None
 
     def _look(self) -> None:
         """Close connections of which nothing comes, and those that others wait for."""

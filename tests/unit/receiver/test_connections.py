@@ -178,6 +178,53 @@ async def test_of_connections_without_a_key_only_so_many_are_served_at_once(
         writer.transport.abort()
 
 
+async def test_a_refused_request_whose_client_is_gone_is_waited_for_no_longer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each keeps its task and its buffers for as long as the rest of its body may take."""
+    monkeypatch.setattr("gateway.receiver.server.LINGER_S", 3600.0)
+
+    class Closed:
+        def admit(self, *_: object) -> None:
+            raise Unauthenticated("no key")
+
+    served = await serve(gate=Closed())
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    status, writer = await status_of(host, port, POST.replace(b"Length: 2", b"Length: 200"))
+    assert status.startswith("HTTP/1.1 401")
+
+    def waiting() -> int:
+        names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+        return names.count("RequestHandler.start")
+
+    assert waiting() == 1
+    writer.transport.abort()
+    await until_true(lambda: waiting() == 0, what="the task of the connection has ended")
+
+
+async def test_a_connection_that_is_gone_waits_for_no_turn(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that keep coming are served first: those that left would be kept as long."""
+    monkeypatch.setattr(incoming, "PAUSE_FACTOR", 1e9)  # there is one turn
+    listeners: list[incoming.IncomingConnections] = []
+    opened_by = incoming.IncomingConnections.opened
+
+    def opened(self: incoming.IncomingConnections, connection: incoming.IncomingConnection) -> bool:
+        listeners.append(self)
+        return opened_by(self, connection)
+
+    monkeypatch.setattr(incoming.IncomingConnections, "opened", opened)
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    _, writer = await asyncio.open_connection(host, port)
+    writer.write(HEAD)
+    await until_true(lambda: bool(listeners and listeners[0]._served), what="its first bytes are worked on")
+    writer.write(b"X: more\r\n")
+    await until_true(lambda: len(listeners[0]._further) == 1, what="its further ones wait")
+    writer.transport.abort()
+    await until_true(lambda: not listeners[0]._open, what="the connection is gone")
+    assert not listeners[0]._further
+
+
 async def test_a_connection_whose_key_was_disabled_is_one_without_a_key_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
