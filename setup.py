@@ -8,6 +8,7 @@ commit where there is no .git.
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -74,6 +75,20 @@ def commit_of_checkout() -> str | None:
         return None
 
 
+def refuse_other_versions() -> None:
+    """cargo builds nothing where its files have another version, and `auto` would leave it out."""
+    project, package, lock = (
+        tomllib.loads(Path(name).read_text()) for name in ("pyproject.toml", "native/Cargo.toml", "native/Cargo.lock")
+    )
+    locked = next(each["version"] for each in lock["package"] if each["name"] == package["package"]["name"])
+    versions = [project["project"]["version"], package["package"]["version"], locked]
+    if len(set(versions)) > 1:
+        named = ", ".join(versions)
+        raise SystemExit(f"pyproject.toml, native/Cargo.toml and native/Cargo.lock must have one version, not {named}")
+
+
+if WANTED != "python":
+    refuse_other_versions()
 extension = RustExtension(
     MODULE,
     "native/Cargo.toml",

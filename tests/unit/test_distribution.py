@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -153,6 +154,21 @@ def test_a_word_that_names_no_reader_is_refused(tree: Path, tools: Path) -> None
     done = build(tree, tools, TELEMETRY_GATEWAY_BUILD="rust")
     assert done.returncode != 0
     assert "one of auto, native, python" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["native/Cargo.toml", "native/Cargo.lock"])
+def test_a_version_that_cargo_would_refuse_is_an_error_and_not_a_reader_less(
+    tree: Path, tools: Path, name: str
+) -> None:
+    put_compiler(tools)
+    version = tomllib.loads((tree / "pyproject.toml").read_text())["project"]["version"]
+    text = (tree / name).read_text()
+    package = 'name = "telemetry-gateway-native"\nversion = '
+    (tree / name).write_text(text.replace(f'{package}"{version}"', f'{package}"0.0.9"'))
+    done = build(tree, tools)
+    assert done.returncode
+    assert "must have one version" in done.stderr
+    assert "0.0.9" in done.stderr
 
 
 def test_an_editable_install_has_an_optimised_reader_in_the_checkout(tree: Path, tools: Path) -> None:
