@@ -41,7 +41,7 @@ def test_the_gateway_of_the_compose_file_is_read_only_and_its_options_are_known(
 
 def test_the_compose_file_imports_the_one_key_that_litellm_sends_with(services: dict[str, Any]) -> None:
     """Each start of the gateway does: a second service would meet the gateway that runs."""
-    importing, running = services["gateway"]["entrypoint"][2].splitlines()
+    importing, running = services["gateway"]["entrypoint"][2].replace("\\\n", "").splitlines()
     assert running == "exec telemetry-gateway run"
     keys, name, *options = shlex.split(importing)[1:]
     parsed = (

@@ -149,6 +149,7 @@ timeoutSeconds: 5
     - --replace
     - --yes
     - --by={{ include "telemetry-gateway.by" . }}
+    - --description=The key of all senders, from the chart's Secret
     - --config=/etc/telemetry-gateway/gateway.yaml
     - --secret-file=/run/secrets/sender-key/key
     {{- range .Values.senderKey.managed }}
