@@ -12,3 +12,11 @@ def varint(number: int) -> bytes:
 def field(number: int, value: bytes) -> bytes:
     """A length-delimited field: a text, bytes, or a message."""
     return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fixed64(number: int, value: int) -> bytes:
+    return bytes((number << 3 | 1,)) + value.to_bytes(8, "little")
+
+
+def attribute(number: int, name: bytes, value: bytes) -> bytes:
+    return field(number, field(1, name) + field(2, value))

@@ -19,7 +19,7 @@ from gateway.pricing.prices import Prices
 from gateway.usage_events.events import EventRules, decode_events
 from gateway.usage_events.intake import MAX_EVENTS_BYTES
 from gateway.usage_events.unit_cost import BadUnitCost, read_records
-from tests.support.otlp_bytes import field
+from tests.support.otlp_bytes import attribute, field, fixed64
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -42,14 +42,6 @@ def json_of(before: str, one: str, after: str, most: int = MANY // 2) -> bytes:
 
 NOW_NS = time.time_ns()
 HOUR_NS = 3600 * 10**9
-
-
-def fixed64(number: int, value: int) -> bytes:
-    return bytes((number << 3 | 1,)) + value.to_bytes(8, "little")
-
-
-def attribute(number: int, name: bytes, value: bytes) -> bytes:
-    return field(number, field(1, name) + field(2, value))
 
 
 def series(start: int, n: int) -> bytes:
