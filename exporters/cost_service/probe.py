@@ -96,17 +96,30 @@ def judged(status: int, scope: str, *, is_granted: bool) -> Probed:
     """What the HTTP *status* of a request that needs *scope* means for a key. *is_granted*: it is
     configured to have it.
     """
+    fault = _fault(status, scope, is_granted=is_granted)
+    return Probed(is_well=fault is None, text=f"HTTP {status}{fault or _of_no_fault(status)}")
+
+
+def _fault(status: int, scope: str, *, is_granted: bool) -> str | None:
     if status == HTTPStatus.UNAUTHORIZED:
-        return Probed(is_well=False, text="HTTP 401: the upstream does not know this key")
-    if status == HTTPStatus.FORBIDDEN:
-        if is_granted:
-            return Probed(is_well=False, text=f"HTTP 403: the upstream refuses this key, or it lacks the scope {scope}")
-        return Probed(is_well=True, text="HTTP 403 on reading insights, which it need not grant: the key is known")
+        return ": the upstream does not know this key"
+    if status == HTTPStatus.FORBIDDEN and is_granted:
+        return f": the upstream refuses this key, or it lacks the scope {scope}"
     if status == HTTPStatus.NOT_FOUND and scope == AI_TELEMETRY_SCOPE:
-        return Probed(is_well=False, text="HTTP 404: base_url or the path of AI telemetry is wrong")
+        return ": base_url or the path of AI telemetry is wrong"
     if status >= REACHED or 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
-        return Probed(is_well=False, text=f"HTTP {status}: the upstream does not take requests as it should")
-    return Probed(is_well=True, text=f"HTTP {status}: the upstream takes this key")
+        return ": the upstream does not take requests as it should"
+    return None
+
+
+def _of_no_fault(status: int) -> str:
+    if status in TAKEN:
+        return ": the upstream takes this key"
+    if status == HTTPStatus.FORBIDDEN:
+        return " on reading insights, which it need not grant: the key is known"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return ": the upstream limits requests now. Whether it takes this key is unknown; try again later"
+    return ": the upstream does not accept this request. Whether it takes this key is unknown until records are sent"
 
 
 def empty_envelope(gateway_id: str, sent_at: str) -> bytes:

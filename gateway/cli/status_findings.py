@@ -71,7 +71,7 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
     edge, lanes = status["edge"], status["lanes"]
     if edge["received"] != sum(edge[outcome] for outcome in EDGE_OUTCOMES):
         yield Finding("fault", "counts", "what was received is not accounted for", "report it with /v2/status")
-    if not edge["received"]:
+    if not edge["received"] and not status.get("refused"):
         remedy = "point one at it: `telemetry-gateway sources` shows how, for each kind"
         yield Finding("warning", "senders", "none has sent anything", remedy)
     for name, lane in lanes.items():

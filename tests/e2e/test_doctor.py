@@ -280,8 +280,10 @@ def test_of_a_running_gateway_it_tells_lanes_and_refusals(tmp_path: Path) -> Non
         quiet = named(run_telemetry_gateway("doctor", "--config", file, "--json"))
         assert any(x["what"] == "senders" and "none has sent anything" in x["text"] for x in quiet)
         with httpx.Client(base_url=gateway.intake_url) as client:
-            assert client.post("/v1/events", json={"title": "a", "source": "b"}).status_code == 202
             assert client.post("/v1/trace", json={}).status_code == 404
+            refused = named(run_telemetry_gateway("doctor", "--config", file, "--json"))
+            assert [x["text"] for x in refused if "sent anything" in x["text"]] == [], "its requests were refused"
+            assert client.post("/v1/events", json={"title": "a", "source": "b"}).status_code == 202
         ended = run_telemetry_gateway("doctor", "--config", file, "--json")
         assert ended.code == 1
         found = {x["what"]: x for x in named(ended)}
