@@ -46,6 +46,8 @@ def print_list(answer: Mapping[str, Any]) -> None:
             click.echo(f"{name} ({each['format']}): {warned['text']}\n  -> {warned['remedy']}")
     paging = answer["pagination"]
     click.echo(f"{paging['item_count']} of {paging['total_count']} senders")
+    if len(answer["senders"]) > 1:
+        click.echo("A call that two of them report counts for each, and once in `usage`.")
 
 
 def ago(seconds: float | None) -> str:

@@ -82,7 +82,7 @@ def test_each_sender_is_known_by_format_service_and_product(gateway: GatewayProc
 def test_the_command_lists_them_in_80_columns(gateway: GatewayProcess) -> None:
     ended = run_command(gateway, "senders")
     assert ended.code == 0, ended.err
-    assert "3 of 3 senders" in ended.out
+    assert "3 of 3 senders\nA call that two of them report counts for each, and once in `usage`." in ended.out
     assert max(map(len, ended.out.splitlines()[:4])) <= 80
     refused = run_command(gateway, "senders", "--warning", "refused", "--json").json["senders"]
     assert [each["service_name"] for each in refused] == ["app"]
