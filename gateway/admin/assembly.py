@@ -1,6 +1,7 @@
 """Puts the admin application together."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -36,35 +37,50 @@ from gateway.views.store import Views
 from spool.store import Spool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The parts of a gateway that its admin application shows and changes."""
+
+    status: StatusReport
+    latencies: Latencies
+    receiver: Receiver
+    rounds: Rounds
+    budgets: Budgets
+    views: Views
+    spool: Spool
+    lanes: Lanes
+    keys: KeyStore
+    devices: DeviceStore
+    senders: Senders
+    service: EmbeddedService | None
+    """None where the upstream is elsewhere."""
+    usage: UsageQueries
+    users: UserForgetter
+    billing: BillingRequests
+    billing_relay: RelayRequests
+    backup: BackupSource
+
+
 def build_admin(
     config: Config,
+    behind: Behind,
+    access: AdminAccess,
     *,
     running: Callable[[], Running],
-    status: StatusReport,
-    latencies: Latencies,
-    access: AdminAccess,
-    receiver: Receiver,
-    rounds: Rounds,
-    budgets: Budgets,
-    views: Views,
-    spool: Spool,
-    lanes: Lanes,
-    keys: KeyStore,
-    devices: DeviceStore,
-    senders: Senders,
-    service: EmbeddedService | None,
-    usage: UsageQueries,
-    users: UserForgetter,
-    billing: BillingRequests,
-    billing_relay: RelayRequests,
     now_ms: Callable[[], int],
-    backup: BackupSource,
 ) -> web.Application:
-    """The application of the admin listener; *service* is None where the upstream is elsewhere."""
+    """The application of the admin listener."""
+    status, receiver, rounds, spool, service = (
+        behind.status,
+        behind.receiver,
+        behind.rounds,
+        behind.spool,
+        behind.service,
+    )
     registry = CollectorRegistry()
     registry.register(StatusCollector(status, receiver.figures))
-    register(registry, latencies)
-    registry.register(BudgetCollector(budgets))
+    register(registry, behind.latencies)
+    registry.register(BudgetCollector(behind.budgets))
     registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
     operators = operators_of(config)
     parts = AdminParts(
@@ -74,7 +90,7 @@ def build_admin(
         access=access,
         unsettled=rounds.unsettled,
         tap=Tap(spool),
-        gate=KeyAuthenticator(keys),
+        gate=KeyAuthenticator(behind.keys),
         now_ms=now_ms,
         running=running,
         operators=operators,
@@ -83,22 +99,22 @@ def build_admin(
     )
     stores = AdminStores(
         status=status,
-        keys=KeyRequests(keys, receiver.admission.recent.last_hour, operators),
+        keys=KeyRequests(behind.keys, receiver.admission.recent.last_hour, operators),
         service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
-        lanes=lanes,
-        devices=devices,
+        lanes=behind.lanes,
+        devices=behind.devices,
         insights=rounds,
-        budgets=budgets,
-        views=views,
-        senders=senders,
+        budgets=behind.budgets,
+        views=behind.views,
+        senders=behind.senders,
         spool=spool,
-        usage=usage,
-        users=users,
-        billing=billing,
-        billing_relay=billing_relay,
+        usage=behind.usage,
+        users=behind.users,
+        billing=behind.billing,
+        billing_relay=behind.billing_relay,
         calls=spool,
-        backup=backup,
+        backup=behind.backup,
     )
     address = config.listen.admin
     is_loopback = address is None or address.is_loopback

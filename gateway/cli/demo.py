@@ -50,8 +50,8 @@ def run_demo(*, keep: bool) -> int:
 
 async def _demo(data_dir: Path, *, keep: bool) -> int:
     config = load_config(None, {**DEMO_OPTIONS, "data_dir": str(data_dir)}, environ={})
-    gateway = Gateway(config)
-    ports = await gateway.start()
+    gateway = await Gateway.start(config)
+    ports = gateway.ports
     try:
         intake_url, service_url = f"http://{ports.http}", f"http://{ports.service}"
         click.echo(f"gateway on {intake_url}, local service on {service_url}; reader: {READER}")

@@ -92,8 +92,8 @@ async def _gateway_until_signal(
     if RELOAD is not None:
         on_signal(RELOAD, hung_up.set)
     log_starting()
-    gateway, manager = Gateway(config), ServiceManager()
-    ports = await gateway.start()
+    gateway, manager = await Gateway.start(config), ServiceManager()
+    ports = gateway.ports
     stop_on_signals(gateway.stop_wanted)
     try:
         gc.collect()

@@ -64,8 +64,7 @@ class Rig:
             key = {"name": "telemetry", "secret": "upstream-key", "managed": ["send-ai-telemetry"]}
             settings["upstream"] = {"base_url": self._upstream.base_url, "keys": [key]}
         config = load_config(None, settings, {})
-        self.gateway = Gateway(config, now_ms=self.clock, monotonic_s=self.clock.monotonic_s)
-        await self.gateway.start()
+        self.gateway = await Gateway.start(config, now_ms=self.clock, monotonic_s=self.clock.monotonic_s)
 
     async def send(self, n: int = 1, **more: object) -> None:
         """*n* calls of now; settled when this returns."""

@@ -99,8 +99,9 @@ def count(text: str) -> int | None:
 @asynccontextmanager
 async def gateway_at_the_time_of_the_corpus(folder: Path, **more: object) -> AsyncIterator[Gateway]:
     ahead_ms = CORPUS_MS - wall_ms()
-    gateway = Gateway(load_config(None, options(folder, **SETTINGS, **more), {}), now_ms=lambda: wall_ms() + ahead_ms)
-    await gateway.start()
+    gateway = await Gateway.start(
+        load_config(None, options(folder, **SETTINGS, **more), {}), now_ms=lambda: wall_ms() + ahead_ms
+    )
     try:
         yield gateway
     finally:

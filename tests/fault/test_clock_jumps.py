@@ -210,7 +210,7 @@ async def wall() -> AsyncIterator[Wall]:
     return Wall()
 
 
-def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
+async def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
     """Its upstream is not there: what it takes stays pending."""
     (data_dir.parent / "key").write_text("secret")
     config = data_dir.parent / "config.yaml"
@@ -221,7 +221,7 @@ def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
         f"upstream: {{base_url: '{upstream}', keys: [{{name: k, secret: '${{file:{data_dir.parent / 'key'}}}',"
         " managed: [send-ai-telemetry]}]}\n"
     )
-    return Gateway(load_config(config, {}, {}), now_ms=wall)
+    return await Gateway.start(load_config(config, {}, {}), now_ms=wall)
 
 
 @wrong
@@ -232,8 +232,7 @@ async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true
     nobody = f"http://127.0.0.1:{free_port()}"
     for number, offset_ms in enumerate((0, wrong_ms, 0)):
         wall.wrong_ms = offset_ms
-        gateway = gateway_on(tmp_path / "data", wall, upstream=nobody)
-        await gateway.start()
+        gateway = await gateway_on(tmp_path / "data", wall, upstream=nobody)
         async with (
             aiohttp.ClientSession() as session,
             session.post(

@@ -28,8 +28,7 @@ def options(folder: Path, **more: object) -> dict[str, object]:
 @asynccontextmanager
 async def running_gateway(folder: Path, **more: object) -> AsyncIterator[Gateway]:
     """Started with `options`; stopped in the end."""
-    gateway = Gateway(load_config(None, options(folder, **more), {}))
-    await gateway.start()
+    gateway = await Gateway.start(load_config(None, options(folder, **more), {}))
     try:
         yield gateway
     finally:

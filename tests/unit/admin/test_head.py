@@ -26,8 +26,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
         "sources": dict.fromkeys(SOURCES, PROOF),
         "workers": "off",
     }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
+    running = await Gateway.start(load_config(None, overrides, {}))
     yield running
     await running.stop()
 

@@ -104,8 +104,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
         "workers": "off",
         "mcp": "on",
     }
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
+    running = await Gateway.start(load_config(None, overrides, {}))
     yield running
     await running.stop()
 

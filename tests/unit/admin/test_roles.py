@@ -30,8 +30,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     """Its admin listener is beyond loopback, where nothing but the probes is open."""
     listen = dict.fromkeys(("http", "service"), "127.0.0.1:0") | {"grpc": "off", "admin": "0.0.0.0:0"}
     overrides = {"data_dir": str(tmp_path / "data"), "listen": listen, "workers": "off"}
-    running = Gateway(load_config(None, overrides, {}))
-    await running.start()
+    running = await Gateway.start(load_config(None, overrides, {}))
     yield running
     await running.stop()
 

@@ -64,7 +64,7 @@ class Sender(NamedTuple):
         """State of each drop and why it was refused, the oldest first."""
         return [
             (str(state), refused)
-            for state, refused in await self.gateway._control.read(
+            for state, refused in await self.gateway._stores.control.read(
                 lambda c: c.execute("SELECT state, refused FROM billing_relayed ORDER BY drop_no").fetchall()
             )
         ]

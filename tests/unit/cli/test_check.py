@@ -58,7 +58,7 @@ async def test_mcp_without_its_sdk_is_a_fault(tmp_path: Path, monkeypatch: pytes
     await without.look()
     assert [found.part for found in without.faults] == ["mcp"]
     with pytest.raises(CannotStart, match="MCP SDK"):
-        await Gateway(load_config(None, options(tmp_path, mcp="on"), {})).start()
+        await Gateway.start(load_config(None, options(tmp_path, mcp="on"), {}))
 
 
 def test_commands_that_ask_a_gateway_need_no_secret_of_its_upstream(tmp_path: Path) -> None:

@@ -463,8 +463,7 @@ async def test_a_deadline_during_the_commit_keeps_the_message_once(
 async def test_stopping_answers_what_is_under_way_and_takes_nothing_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway = Gateway(load_config(None, options(tmp_path, **LIMITS), {}))
-    await gateway.start()
+    gateway = await Gateway.start(load_config(None, options(tmp_path, **LIMITS), {}))
     go, waits = asyncio.Event(), asyncio.Event()
     append = gateway.intake.pipeline._count_and_append
 
@@ -510,8 +509,8 @@ async def test_health_and_reflection_describe_the_services(channel: Any, gateway
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path, gateway: Gateway) -> None:
-    second = Gateway(load_config(None, options(tmp_path / "second", **{**LIMITS, "listen.grpc": target(gateway)}), {}))
+    second = load_config(None, options(tmp_path / "second", **{**LIMITS, "listen.grpc": target(gateway)}), {})
     with pytest.raises(
         Exception, match=r"listen\.grpc: 127\.0\.0\.1:\d+ cannot be listened on: Address already in use"
     ):
-        await second.start()
+        await Gateway.start(second)

@@ -23,8 +23,7 @@ from tests.support.spans import call_span
 async def test_at_stop_all_listeners_close_at_once_and_answer_what_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway = Gateway(load_config(None, options(tmp_path, **{"listen.grpc": ANY_PORT}), {}))
-    await gateway.start()
+    gateway = await Gateway.start(load_config(None, options(tmp_path, **{"listen.grpc": ANY_PORT}), {}))
     http, admin = gateway.ports.http, gateway.ports.admin
     assert isinstance(http, TcpAddress)
     assert isinstance(admin, TcpAddress)

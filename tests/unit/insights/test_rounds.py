@@ -38,8 +38,7 @@ async def test_a_model_lacks_a_price_only_where_calls_are_priced(
 ) -> None:
     listen = {"http": ANY_PORT, "grpc": "off", "admin": ANY_PORT, "service": ANY_PORT}
     options = {"data_dir": tmp_path / "data", "listen": listen, "workers": "off", "pricing": {"price_list": price_list}}
-    gateway = Gateway(Config.model_validate(options), now_ms=lambda: NOW_MS)
-    await gateway.start()
+    gateway = await Gateway.start(Config.model_validate(options), now_ms=lambda: NOW_MS)
     async with aiohttp.ClientSession() as session:
         sent = {"schema": "ai-telemetry/1", "batch_id": "b", "gateway_id": "g", "records": [CALL]}
         async with session.post(f"http://{gateway.ports.http}/v2/ai-telemetry/records", json=sent) as answer:

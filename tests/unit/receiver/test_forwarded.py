@@ -77,7 +77,7 @@ async def forwarder(tmp_path: Path) -> AsyncIterator[Forwarder]:
     listen = {"http": ANY_PORT, "grpc": "off", "admin": ANY_PORT}
     nowhere = {"base_url": "http://127.0.0.1:9", "keys": [{"name": "k", "secret": "s3cret", "scopes": ["ai-hub:mcp"]}]}
     counting = {"settle": "1h"}
-    gateway = Gateway(
+    gateway = await Gateway.start(
         Config.model_validate(
             {
                 "data_dir": tmp_path / "data",
@@ -88,7 +88,6 @@ async def forwarder(tmp_path: Path) -> AsyncIterator[Forwarder]:
             }
         )
     )
-    await gateway.start()
     async with aiohttp.ClientSession() as session:
         yield Forwarder(gateway, session)
     await gateway.stop()

@@ -14,8 +14,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 async def test_a_body_that_began_before_the_stop_is_read_and_answered(tmp_path: Path) -> None:
-    gateway = Gateway(load_config(None, options(tmp_path), {}))
-    await gateway.start()
+    gateway = await Gateway.start(load_config(None, options(tmp_path), {}))
     assert isinstance(gateway.ports.http, TcpAddress)
     address = gateway.ports.http.host, gateway.ports.http.port
     body = call_span("a", (1, 1))

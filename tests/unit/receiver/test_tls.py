@@ -292,14 +292,14 @@ async def taken(gateway: Gateway, how: str) -> None:
     if how == "by reload":
         gateway.reload(gateway.config)
         return
-    for each in gateway._tls.values():
+    for each in gateway._build.tls.values():
         await each.run_maintenance()
 
 
 async def test_files_that_do_not_fit_leave_what_is_in_use(tmp_path: Path, authority: Authority, current: Pair) -> None:
     other = authority.signed("another")
     async with running(tmp_path, {"http": current.files}) as gateway:
-        tls, context = gateway._tls["http"], trusting(authority)
+        tls, context = gateway._build.tls["http"], trusting(authority)
         before = await shown_serial(gateway.ports.http, context)
         with capture_logs() as logs:
             copyfile(other.cert, current.cert)  # half of a renewal
@@ -394,7 +394,7 @@ async def test_a_session_does_not_survive_the_removal_of_its_authority(
     async with running(tmp_path, {"http": admitted, "grpc": admitted}) as gateway:
         for listener, address in (("http", gateway.ports.http), ("grpc", gateway.ports.grpc)):
             copyfile(authority.pair.cert, clients)
-            await gateway._tls[listener].run_maintenance()
+            await gateway._build.tls[listener].run_maintenance()
             context = trusting(authority, own)
             context.set_alpn_protocols(["h2"])
             context.minimum_version = context.maximum_version = version
@@ -404,7 +404,7 @@ async def test_a_session_does_not_survive_the_removal_of_its_authority(
                 assert version is ssl.TLSVersion.TLSv1_2, "it resumes by session id"
                 session = None
             copyfile(successor.pair.cert, clients)
-            await gateway._tls[listener].run_maintenance()
+            await gateway._build.tls[listener].run_maintenance()
             for offered in (None, session):
                 with pytest.raises(OSError):  # noqa: PT011 an alert or a reset, by the version
                     await asyncio.to_thread(resumed, address, context, offered)

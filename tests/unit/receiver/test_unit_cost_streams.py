@@ -72,8 +72,7 @@ class Sender:
 async def sender(tmp_path: Path) -> AsyncIterator[Sender]:
     listen = {"http": ANY_PORT, "grpc": "off", "admin": ANY_PORT, "service": ANY_PORT}
     config = Config.model_validate({"data_dir": tmp_path / "data", "listen": listen})
-    gateway = Gateway(config)
-    await gateway.start()
+    gateway = await Gateway.start(config)
     gateway.spool.settings = replace(gateway.spool.settings, linger_ms=0)
     keys = {}
     for scope in (CREATE_STREAM_SCOPE, DELETE_STREAM_SCOPE, READ_UNIT_COST_SCOPE, UNIT_COST_SCOPE):

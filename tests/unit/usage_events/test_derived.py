@@ -133,8 +133,7 @@ async def test_tokens_of_a_team_reach_the_service_as_a_stream(tmp_path: Path) ->
             "exporters": {"per-team": {"type": "stream", "stream": "per-team", "element": "team"}},
         }
     )
-    gateway = Gateway(config)
-    await gateway.start()
+    gateway = await Gateway.start(config)
     async with aiohttp.ClientSession() as session:
         for span in "abc":
             body = orjson.dumps(record(span))

@@ -77,8 +77,7 @@ def config(data_dir: Path, **groups: Any) -> Config:
 
 @pytest.fixture
 async def sender(tmp_path: Path) -> AsyncIterator[Sender]:
-    gateway = Gateway(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
-    await gateway.start()
+    gateway = await Gateway.start(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
     async with aiohttp.ClientSession() as session:
         yield Sender(gateway, session)
     await gateway.stop()
@@ -90,8 +89,7 @@ async def replacing(tmp_path: Path) -> AsyncIterator[Sender]:
         "events": Events(angle_brackets="replace"),
         "unit_cost": UnitCost(dimensions=("Weather",), max_streams=1),
     }
-    gateway = Gateway(config(tmp_path / "data", **options), now_ms=lambda: NOW_MS)
-    await gateway.start()
+    gateway = await Gateway.start(config(tmp_path / "data", **options), now_ms=lambda: NOW_MS)
     async with aiohttp.ClientSession() as session:
         yield Sender(gateway, session)
     await gateway.stop()
@@ -548,8 +546,7 @@ async def test_text_that_was_cut_inside_a_character_is_kept_and_cannot_block_its
 async def test_an_event_that_comes_again_counts_once_over_restarts(tmp_path: Path) -> None:
     sent = event(metadata={"event_id": "e-1"}, timestamp="2026-01-05T09:00:00Z")
     for expected in (0, 1):
-        gateway = Gateway(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
-        await gateway.start()
+        gateway = await Gateway.start(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
         async with aiohttp.ClientSession() as session:
             told = await Sender(gateway, session).post("/v1/events", [sent])
         await gateway.stop()
@@ -622,22 +619,19 @@ def test_every_reason_has_words_and_every_word_its_reason_in_the_code() -> None:
 
 async def test_streams_that_were_begun_whole_do_not_start_among_replicas(tmp_path: Path) -> None:
     """The registry remembers what a configuration alone cannot know."""
-    gateway = Gateway(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
-    await gateway.start()
+    gateway = await Gateway.start(config(tmp_path / "data"), now_ms=lambda: NOW_MS)
     async with aiohttp.ClientSession() as session:
         await Sender(gateway, session).records(f"{ALLOCATION}/sum", hourly())
     await gateway.stop()
-    summing = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, operation="sum")))
+    summing = config(tmp_path / "data", unit_cost=UnitCost(replicas=2, operation="sum"))
     with pytest.raises(CannotStart, match=r"1 stream was begun with operation: replace \(tokens\)"):
-        await summing.start()
-    apart = Gateway(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
-    await apart.start()
+        await Gateway.start(summing)
+    apart = await Gateway.start(config(tmp_path / "data", unit_cost=UnitCost(replicas=2, suffix="-a")))
     await apart.stop()
 
 
 async def test_the_operators_route_is_for_metered_events_alone(tmp_path: Path) -> None:
-    gateway = Gateway(config(tmp_path / "data", events=Events(route="both")), now_ms=lambda: NOW_MS)
-    await gateway.start()
+    gateway = await Gateway.start(config(tmp_path / "data", events=Events(route="both")), now_ms=lambda: NOW_MS)
     async with aiohttp.ClientSession() as session:
         told = await Sender(gateway, session).post(
             "/v1/events", [event(), event(metadata={"stream": "tokens", "value": 1}), event(route="event")]

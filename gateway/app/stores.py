@@ -1,0 +1,59 @@
+"""What a gateway keeps: the records of spool.db, and all that is in control.db."""
+
+from dataclasses import dataclass
+
+from gateway.app.building import Build
+from gateway.archive.staging import remove_left
+from gateway.config.model import refuse_open_intake
+from gateway.contract.errors import CannotStart
+from gateway.devices.store import DeviceStore
+from gateway.ingest.assembly import spool_settings
+from gateway.keys.control_store import open_control, open_keys
+from gateway.keys.store import KeyStore
+from gateway.pricing.prices import Prices
+from gateway.pricing.watch import PriceFileWatch, open_prices
+from gateway.senders.store import SenderStore
+from gateway.storage.database import Database
+from spool.data_dir import make_data_dir
+from spool.sqlite.spool import SqliteSpool
+from spool.store import Spool
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    spool: Spool
+    control: Database
+    prices: Prices
+    price_file: PriceFileWatch | None
+    """The operator's own prices, where there are any."""
+    keys: KeyStore
+    devices: DeviceStore
+    senders: SenderStore
+
+
+async def open_stores(build: Build) -> Stores:
+    """Lock and open the data directory. Raises CannotStart, SpoolError, OSError."""
+    config, closing = build.config, build.stack.push_async_callback
+    make_data_dir(config.data_dir)
+    remove_left(config.data_dir)
+    spool = SqliteSpool(config.data_dir, spool_settings(config), now_ms=build.now_ms, exporters=list(config.exporters))
+    closing(spool.close)
+    prices, price_file = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
+    control = await open_control(config.data_dir)
+    closing(control.close)
+    keys = await open_keys(control, config.data_dir, build.now_ms)
+    closing(keys.close)
+    if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
+        raise CannotStart(reason)
+    devices = await DeviceStore.open(
+        control,
+        gateway_id=spool.gateway_id,
+        max_new_per_hour=config.devices.max_new_per_hour,
+        interval_ms=int(config.devices.heartbeat_interval_s * 1000),
+        now_ms=spool.age_ms,
+        wall_ms=build.now_ms,
+    )
+    closing(devices.close)
+    senders = await SenderStore.open(control, build.now_ms)
+    closing(senders.close)
+    return Stores(spool, control, prices, price_file, keys, devices, senders)

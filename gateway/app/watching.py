@@ -1,0 +1,93 @@
+"""What is made of the records beside their delivery: status, usage, budgets, views, insights, and
+the drops of billing data.
+"""
+
+from dataclasses import dataclass
+
+from gateway.app.building import Build
+from gateway.app.delivering import Delivering
+from gateway.app.stores import Stores
+from gateway.billing.lane import BillingLane
+from gateway.budgets.book import Budgets
+from gateway.common.maintenance import Maintained, maintain
+from gateway.delivery.assembly import start_billing
+from gateway.delivery.webhooks import webhooks_of
+from gateway.insights.rounds import Rounds
+from gateway.insights.snapshot import Snapshot
+from gateway.observability.intake_log import IntakeLog
+from gateway.observability.lane_log import LaneLog
+from gateway.observability.status import StatusReport
+from gateway.receiver.server import Receiver
+from gateway.usage.following import UsageFollower
+from gateway.usage.query import UsageQueries
+from gateway.views.store import Views
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    status: StatusReport
+    usage: UsageQueries
+    budgets: Budgets
+    views: Views
+    rounds: Rounds
+    billing: BillingLane | None
+    """None where no billing connection is configured."""
+
+
+async def start_watching(build: Build, stores: Stores, delivering: Delivering, receiver: Receiver) -> Watching:
+    """Raises DatabaseUnavailable."""
+    config, control, spool, now_ms = build.config, stores.control, stores.spool, build.now_ms
+    follower = await UsageFollower.open(spool, control, now_ms=now_ms)
+    usage = UsageQueries(control, now_ms=now_ms, follower=follower)
+    billing = await start_billing(
+        config, build.stack, delivering.delivery.lanes, control, usage, spool.gateway_id, now_ms
+    )
+    status = status_of(stores, delivering, receiver, billing)
+    settler = delivering.ingest.settler
+    intake_log = IntakeLog(status.not_ready, spool.commit_seconds, lambda: settler.held_s)
+    logs = [
+        Maintained("lane log", LaneLog(status.logged_lanes).run_maintenance),
+        Maintained("intake log", intake_log.run_maintenance),
+    ]
+    build.run(maintain(logs), "log of states")
+    budgets = await Budgets.open(control, now_ms=now_ms, webhooks=webhooks_of(config.budgets), follower=follower)
+    snapshot = Snapshot(
+        spool,
+        stores.devices,
+        stuck_lanes=status.stuck_lanes,
+        gaps=settler.aggregates.gaps,
+        uncovered=settler.uncovered,
+        key_names=stores.keys.names,
+        crossings=budgets.crossings,
+        prefer_metrics=settler.aggregates.settings.prefer_metrics,
+        now_ms=now_ms,
+        monotonic_s=build.monotonic_s,
+    )
+    rounds = await Rounds.open(control, follower, snapshot, has_prices=config.pricing.price_list == "on")
+    build.stack.push_async_callback(rounds.last)
+    build.run(rounds.run(), "insights")
+    build.run(budgets.run(), "budgets")
+    return Watching(status, usage, budgets, await Views.open(control, now_ms=now_ms), rounds, billing)
+
+
+def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billing: BillingLane | None) -> StatusReport:
+    ingest, (lanes, device_lane, _) = delivering.ingest, delivering.delivery
+    settler, aggregates = ingest.settler, ingest.settler.aggregates
+    return StatusReport(
+        stores.spool,
+        stores.devices,
+        spool_lanes=lanes.status,
+        device_lane=lambda: (device_lane.state, device_lane.reason),
+        held_s=lambda: settler.held_s,
+        behind_s=lambda: settler.behind_s,
+        waiting_metrics=lambda: aggregates.n_held,
+        unpriced=stores.prices.unpriced,
+        gaps=aggregates.gaps,
+        uncovered=settler.uncovered,
+        key_names=stores.keys.names,
+        refused=receiver.refused.status,
+        upstream=lanes.liveness.status,
+        reader=ingest.intake.pipeline.parser.reader.status,
+        billing=lambda: None if billing is None else billing.status(),
+        billing_relay=delivering.relay.status,
+    )
