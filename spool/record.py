@@ -6,7 +6,9 @@ is built once as a dict, serialised once, and from then on moves as ready JSON b
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal, NotRequired, TypedDict, get_args
+from typing import Annotated, Final, Literal, NotRequired, TypedDict, get_args
+
+from spool.fields import IN_SPAN, Form, Row, table_of
 
 SCHEMA = "inference/1"
 
@@ -38,111 +40,145 @@ FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)
 """All flags of a record, in the order of `docs/formats.md`."""
 
 
+RecordId = Annotated[str, Form.RECORD_ID]
+TraceId = Annotated[str, Form.TRACE_ID]
+SpanId = Annotated[str, Form.SPAN_ID]
+Name = Annotated[str, Form.NAME]
+Model = Annotated[str, Form.MODEL]
+Who = Annotated[str, Form.WHO]
+Time = Annotated[str, Form.TIME]
+Count = Annotated[int, Form.COUNT]
+Tokens = Annotated[int, Form.TOKENS]
+Milliseconds = Annotated[int, Form.MS]
+
+# fmt: off
+# The table of the fields; `spool.fields.Row` describes its columns. A field without a value is
+# absent or null: unknown, which is never 0.
+
+
 class Source(TypedDict):
     """Who reported it, in which form."""
 
-    format: str
-    """`otlp.traces`, `otlp.logs`, `otlp.metrics`, or a gateway format's name."""
-    convention: str
-    """The table that read it: `gen_ai`, `openinference`, `openllmetry`, `vercel_ai`, …"""
-    library: str | None
-    """Instrumentation scope name."""
-    library_version: str | None
+    format: Annotated[Name, Row("`otlp.traces`, `otlp.logs`, `otlp.metrics`, or a gateway format's name", "together")]
+    convention: Annotated[Name, Row("the table that read it: `gen_ai`, `openinference`, `openllmetry`, …", "together")]
+    library: Annotated[Model | None, Row("name of the instrumentation scope", "together")]
+    library_version: Annotated[Model | None, Row("version of the instrumentation scope", "together")]
 
 
 class Usage(TypedDict, total=False):
-    """Token counts. A key that is absent or null is unknown; unknown is never 0."""
+    """Token counts."""
 
-    status: UsageStatus
-    input_tokens: int | None
-    """Includes cache reads and cache writes."""
-    cache_read_input_tokens: int | None
-    cache_creation_input_tokens: int | None
-    cache_creation_1h_input_tokens: int | None
-    output_tokens: int | None
-    """Includes reasoning."""
-    reasoning_output_tokens: int | None
-    audio_input_tokens: int | None
-    audio_output_tokens: int | None
-    other: dict[str, int | float]
-    """Numbers under `*.usage.*` names that no table knows, by the name they came with."""
+    status: Annotated[UsageStatus, Row(
+        "`reported`, `partial`, `estimated` (by a tokenizer of the library), `missing` (the call used tokens and nothing reports"
+        " them), `none` (a failed call that used nothing), `aggregate`", "own", is_needed=True)]
+    input_tokens: Annotated[Tokens | None, Row(
+        "includes cache reads and cache writes", "whole", ("input",), "gen_ai.usage.input_tokens")]
+    cache_read_input_tokens: Annotated[Tokens | None, Row(
+        "part of the input", "part", ("cache_read",), "gen_ai.usage.cache_read.input_tokens", whole="input_tokens")]
+    cache_creation_input_tokens: Annotated[Tokens | None, Row(
+        "part of the input", "part", ("cache_creation",), "gen_ai.usage.cache_creation.input_tokens", whole="input_tokens")]
+    cache_creation_1h_input_tokens: Annotated[Tokens | None, Row(
+        "part of `cache_creation_input_tokens`: kept for an hour", "within", ("cache_creation_1h",),
+        whole="cache_creation_input_tokens")]
+    output_tokens: Annotated[Tokens | None, Row("includes reasoning", "whole", ("output",), "gen_ai.usage.output_tokens")]
+    reasoning_output_tokens: Annotated[Tokens | None, Row(
+        "part of the output", "part", ("reasoning",), "gen_ai.usage.reasoning.output_tokens", whole="output_tokens")]
+    audio_input_tokens: Annotated[Tokens | None, Row("part of the input", "within", ("audio_input",), whole="input_tokens")]
+    audio_output_tokens: Annotated[Tokens | None, Row("part of the output", "part", ("audio_output",), whole="output_tokens")]
+    other: Annotated[dict[str, int | float], Row(
+        "numbers under `*.usage.*` names that no table knows, under the sender's name; `total_tokens` if a sender reports"
+        " only the sum", "join")]
 
 
 class Cost(TypedDict):
-    amount: str
-    """Decimal string."""
-    currency: str
-    source: Literal["reported", "estimated"]
-    price_version: str | None
+    amount: Annotated[str, Form.AMOUNT, Row("a decimal number as text", "together")]
+    currency: Annotated[str, Form.CURRENCY, Row("ISO 4217", "together", ("currency",))]
+    source: Annotated[Literal["reported", "estimated"], Row("`reported` or `estimated`", "together")]
+    price_version: Annotated[Model | None, Row("of an estimate: the price list", "together")]
 
 
 class Attribution(TypedDict, total=False):
-    service_name: str | None
-    environment: str | None
-    user: str | None
-    session: str | None
-    team: str | None
-    project: str | None
-    device_id: str | None
-    key: str | None
-    """Name of the inbound key."""
-    labels: dict[str, str]
+    service_name: Annotated[Who | None, Row("the service that called", "fill", ("service_name",), resource="service.name")]
+    environment: Annotated[Who | None, Row(
+        "such as `prod`", "fill", ("environment",), resource="deployment.environment.name")]
+    user: Annotated[Who | None, Row("as [the policy for users](privacy.md) keeps it", "fill", ("user",), "user.id")]
+    session: Annotated[Who | None, Row("session or conversation", "fill", ("session",), "session.id")]
+    team: Annotated[Who | None, Row("team", "fill", ("team",))]
+    project: Annotated[Who | None, Row("project", "fill", ("project",))]
+    device_id: Annotated[Who | None, Row("the enrolled device", "fill", resource="device.id")]
+    key: Annotated[Who | None, Row("name of the inbound key", "fill", described="Name of the inbound key.")]
+    labels: Annotated[dict[str, str], Row("further names, by label", "join")]
 
 
 class Trace(TypedDict):
-    trace_id: str | None
-    span_id: str | None
-    parent_span_id: str | None
+    trace_id: Annotated[TraceId | None, Row("32 hex digits", "together")]
+    span_id: Annotated[SpanId | None, Row("16 hex digits", "together")]
+    parent_span_id: Annotated[SpanId | None, Row("16 hex digits", "together")]
 
 
 class Period(TypedDict):
-    """The time that an aggregate covers, RFC 3339 UTC with milliseconds."""
+    """The time that an aggregate covers."""
 
-    start: str
-    end: str
+    start: Annotated[Time, Row("when it begins", "together")]
+    end: Annotated[Time, Row("when it ends", "together")]
 
 
 class Record(TypedDict):
-    """One AI call, or one aggregate; see the module's docstring.
+    """One AI call, or one aggregate."""
 
-    Keys with no value may be absent.
-    """
+    schema: Annotated[str, Form.SCHEMA, Row("`inference/1`", "first")]
+    record_id: Annotated[RecordId, Row(
+        "32 hex digits from the observation's own identity: the same on every retry, replica and restart", "own",
+        described="The same on every retry, replica and restart.")]
+    kind: Annotated[Literal["call", "aggregate"], Row("`call`, or `aggregate` for the delta of a metric", "first")]
+    billed: Annotated[bool, Row(
+        "false for a call that no provider billed: a gateway's cache hit", "own", ("cache_hit",), absent="it was billed",
+        described="False for what no provider billed; left out of every total.")]
+    source: Annotated[Source, Row("who reported it, in which form", "first", absent="`records`")]
+    operation: Annotated[Name | None, Row(
+        "OpenTelemetry's well-known values: `chat`, `embeddings`, `text_completion`, …", "own", ("operation",),
+        "gen_ai.operation.name", is_dimension=True)]
+    provider: Annotated[Name | None, Row(
+        "OpenTelemetry's well-known values: `openai`, `anthropic`, `aws.bedrock`, `azure.ai.openai`, `gcp.gemini`, …", "fill",
+        ("provider",), "gen_ai.provider.name", is_dimension=True)]
+    request_model: Annotated[Model | None, Row(
+        "the requested model; [one name](#names-of-models) may be unknown", "fill", ("request_model",),
+        "gen_ai.request.model", is_dimension=True)]
+    response_model: Annotated[Model | None, Row(
+        "the model that answered", "fill", ("response_model",), "gen_ai.response.model", is_dimension=True)]
+    response_id: Annotated[Name | None, Row("the provider's", "fill", ("response_id",), "gen_ai.response.id")]
+    finish_reason: NotRequired[Annotated[Name | None, Row(
+        "as sent", "fill", ("finish_reason",), "gen_ai.response.finish_reasons", is_list=True)]]
+    service_tier: NotRequired[Annotated[Name | None, Row(
+        "what the price may depend on", "fill", ("service_tier",), is_dimension=True)]]
+    request_id: NotRequired[Annotated[Name | None, Row(
+        "the provider's or the gateway's id of the request", "fill", ("request_id",))]]
+    deployment: NotRequired[Annotated[Model | None, Row("the deployment that answered", "fill", ("deployment", "request_model"), is_dimension=True)]]
+    region: NotRequired[Annotated[Name | None, Row("the region that answered", "fill", ("region",), is_dimension=True)]]
+    started_at: Annotated[Time, Row("when the call began", "own", attribute=IN_SPAN)]
+    duration_ms: Annotated[Milliseconds | None, Row("how long it took", "fill", ("duration_ms",), IN_SPAN)]
+    time_to_first_token_ms: NotRequired[Annotated[Milliseconds | None, Row(
+        "from the start to the first token", "fill", ("time_to_first_s", "time_to_first_ms"))]]
+    stream: NotRequired[Annotated[bool | None, Row("whether it was streamed", "fill", ("stream",))]]
+    usage: Annotated[Usage, Row("its tokens", "each")]
+    cost: NotRequired[Annotated[Cost | None, Row("null when no price is known", "own", ("cost",))]]
+    batch: NotRequired[Annotated[bool, Row("whether it was part of a batch", "any", ("batch",), absent="it was not")]]
+    status: Annotated[Literal["ok", "error"], Row(
+        "`ok` or `error`", "first", ("error_type", "status_code", "succeeded", "level"), IN_SPAN)]
+    error_type: NotRequired[Annotated[Name | None, Row(
+        "class or code, never a message", "own", ("error_type", "status_code"), "error.type")]]
+    attribution: Annotated[Attribution, Row("whose call it is", "each", absent="no one is known")]
+    trace: NotRequired[Annotated[Trace, Row("its place in a trace", "fill")]]
+    calls: NotRequired[Annotated[Count | None, Row(
+        "of an aggregate: how many calls it sums up, if the metric has that", "first",
+        described="Of an aggregate: how many calls it sums up.")]]
+    period: NotRequired[Annotated[Period, Row("of an aggregate: the time it covers", "first")]]
+    received_at: Annotated[Time, Row("when the gateway received it", "first", absent="the time of receipt")]
+    flags: Annotated[list[Flag], Row("see the table of flags", "join", absent="none")]
 
-    schema: str
-    record_id: str
-    """32 hex digits, from the report's own identity; the same on every
-    retry, replica and restart."""
-    kind: Literal["call", "aggregate"]
-    billed: bool
-    source: Source
-    operation: str | None
-    provider: str | None
-    request_model: str | None
-    response_model: str | None
-    response_id: str | None
-    request_id: NotRequired[str | None]
-    deployment: NotRequired[str | None]
-    region: NotRequired[str | None]
-    finish_reason: NotRequired[str | None]
-    started_at: str
-    """RFC 3339 UTC with milliseconds."""
-    duration_ms: int | None
-    time_to_first_token_ms: NotRequired[int | None]
-    stream: NotRequired[bool | None]
-    usage: Usage
-    cost: NotRequired[Cost | None]
-    service_tier: NotRequired[str | None]
-    batch: NotRequired[bool]
-    status: Literal["ok", "error"]
-    error_type: NotRequired[str | None]
-    attribution: Attribution
-    trace: NotRequired[Trace]
-    calls: NotRequired[int | None]
-    """Of an aggregate: how many calls it sums up, where the metric states it."""
-    period: NotRequired[Period]
-    """Of an aggregate."""
-    received_at: str
-    flags: list[Flag]
+
+# fmt: on
+FIELDS: Final = table_of(Record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import orjson
 import pytest
@@ -228,7 +228,7 @@ def shape_of(hint: Any, schemas: Json) -> Json:
         return {"type": {JSON_TYPES[hint]}}
     if origin is Literal:
         return {"type": {"string"}, "enum": set(args)}
-    if origin in (Union, UnionType, NotRequired):
+    if origin in (Union, UnionType):
         return united([shape_of(arg, schemas) for arg in args])
     is_mapping = issubclass(origin, Mapping)
     inner = shape_of(args[-1], schemas)
@@ -236,10 +236,10 @@ def shape_of(hint: Any, schemas: Json) -> Json:
 
 
 def typed_dict(hint: Any, schemas: Json) -> Json:
-    hints = get_type_hints(hint, include_extras=True)
+    hints = get_type_hints(hint)
     return {
         "type": {"object"},
-        "required": {name for name in hint.__required_keys__ if get_origin(hints[name]) is not NotRequired},
+        "required": set(hint.__required_keys__),
         "properties": {name: shape_of(each, schemas) for name, each in hints.items()},
     }
 
