@@ -16,7 +16,7 @@ from gateway.decode.view import Attributes, Resource
 from gateway.normalise.context import Context
 from gateway.normalise.extract import NO_INTEREST, NO_ONE, WHO, AttributeTable, Interest, pick
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
-from spool.record import Attribution
+from spool.record import FIELDS, Attribution
 
 _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "service_name": ("service.name",),
@@ -46,6 +46,7 @@ _RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "label.surface": ("cursor.surface",),
 }
 
+_STATED = frozenset(field.name for field in FIELDS.of("attribution") if field.row.words)
 _OF_LABELS = frozenset({"team", "project", "environment", "user"})
 """Labels of a key that are fields of the attribution; any other is a label there too."""
 _MAX_ORIGINS = 1024
@@ -196,7 +197,7 @@ def _sender_key(context: Context) -> _OriginKey:
     return (*sender, *context.key_fixes.items()) if context.key_fixes else sender
 
 
-def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) -> None:  # noqa: C901 - one branch a field
+def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) -> None:
     """Write the fields of *who* that are names over those of *attribution*;
     labels join the others.
     """
@@ -208,16 +209,8 @@ def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) ->
             kept = context.users.apply(value) if value not in NO_ONE else None
             if kept is not None:
                 attribution["user"] = kept
-        elif field == "session":
-            attribution["session"] = value
-        elif field == "team":
-            attribution["team"] = value
-        elif field == "project":
-            attribution["project"] = value
-        elif field == "service_name":
-            attribution["service_name"] = value
-        elif field == "environment":
-            attribution["environment"] = value
+        elif field in _STATED:
+            attribution[field] = value  # type: ignore[literal-required]  # it is the name of a field
         elif field.startswith(_LABEL):
             if labels is None:
                 labels = {**(attribution.get("labels") or {})}

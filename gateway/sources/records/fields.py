@@ -1,12 +1,12 @@
 """A record from outside, field by field -> a record. Pure.
 
-Only what `spool.record` names is taken, each under its own rule; anything else is dropped, so a
-record carries no text that the gateway would not have written itself. A field that breaks its rule
-raises `Fault`, which names the field and never its value.
+Only what `spool.record` names is taken, each under the rule of its form; anything else is dropped.
+So a record carries no text that the gateway would not have written itself. A field that breaks its
+rule raises `Fault`, which names the field and never its value.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.normalise import times
@@ -15,7 +15,8 @@ from gateway.normalise.extract import MAX_COUNT, MAX_TEXT_CHARS
 from gateway.normalise.record import title
 from gateway.normalise.texts import Json
 from gateway.sources.reporting import epoch_ms
-from spool.record import FLAGS, SCHEMA, Attribution, Cost, Flag, Period, Record, Source, Trace, Usage
+from spool.fields import Field, Form
+from spool.record import FIELDS, FLAGS, SCHEMA, Attribution, Flag, Record, Source
 
 
 class Fault(Exception):
@@ -32,8 +33,6 @@ Check = Callable[[Json], Any]
 
 _NAME: Final = re.compile(r"[\w.:/$#@+=-]{1,256}", re.ASCII)
 _HEX: Final = {size: re.compile(rf"[0-9a-f]{{{size}}}") for size in (16, 32)}
-_AMOUNT: Final = re.compile(r"\d{1,12}(\.\d{1,24})?", re.ASCII)
-_CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _LABEL: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _MAX_LABELS: Final = 32
 _MAX_OTHER: Final = 32
@@ -141,113 +140,70 @@ def flags(value: Json) -> list[Flag]:
     return [flag for flag in FLAGS if flag in value]
 
 
-SOURCE: Final[Mapping[str, Check]] = {"format": name, "convention": name, "library": model, "library_version": model}
-USAGE: Final[Mapping[str, Check]] = {
-    "status": one_of("reported", "partial", "estimated", "missing", "none", "aggregate"),
-    "input_tokens": count,
-    "cache_read_input_tokens": count,
-    "cache_creation_input_tokens": count,
-    "cache_creation_1h_input_tokens": count,
-    "output_tokens": count,
-    "reasoning_output_tokens": count,
-    "audio_input_tokens": count,
-    "audio_output_tokens": count,
-    "other": other,
+_CHECKS: Final[Mapping[Form, Check]] = {
+    Form.RECORD_ID: digits(32),
+    Form.TRACE_ID: digits(32),
+    Form.SPAN_ID: digits(16),
+    Form.NAME: name,
+    Form.MODEL: model,
+    Form.WHO: who,
+    Form.TIME: time,
+    Form.AMOUNT: matching(re.compile(r"\d{1,12}(\.\d{1,24})?", re.ASCII)),
+    Form.CURRENCY: matching(re.compile(r"[A-Z]{3}")),
+    Form.COUNT: count,
+    Form.TOKENS: count,
+    Form.MS: duration_ms,
+    Form.TRUTH: truth,
+    Form.FLAGS: flags,
+    Form.LABELS: labels,
+    Form.NUMBERS: other,
 }
-COST: Final[Mapping[str, Check]] = {
-    "amount": matching(_AMOUNT),
-    "currency": matching(_CURRENCY),
-    "source": one_of("reported", "estimated"),
-    "price_version": model,
-}
-ATTRIBUTION: Final[Mapping[str, Check]] = {
-    "service_name": who,
-    "environment": who,
-    "user": who,
-    "session": who,
-    "team": who,
-    "project": who,
-    "device_id": who,
-    "key": who,
-    "labels": labels,
-}
-TRACE: Final[Mapping[str, Check]] = {"trace_id": digits(32), "span_id": digits(16), "parent_span_id": digits(16)}
-PERIOD: Final[Mapping[str, Check]] = {"start": time, "end": time}
 
 
-def group(table: Mapping[str, Check], needed: tuple[str, ...] = ()) -> Check:
-    """An object whose fields are in *table*; null is absent."""
+def check_of(field: Field) -> Check:
+    """The rule of *field*."""
+    if field.form is Form.PART:
+        return group(FIELDS.of(field.name))
+    return one_of(*field.words) if field.form is Form.WORD else _CHECKS[field.form]
+
+
+def group(fields: Sequence[Field]) -> Check:
+    """An object of *fields*. Null is absent; a field that every such object has is null then."""
+    table = {field.name: check_of(field) for field in fields if field.form is not Form.SCHEMA}
+    needed = frozenset(field.name for field in fields if field.is_needed)
+    unknown = dict.fromkeys(field.name for field in fields if field.is_required and field.is_nullable)
 
     def check(value: Json) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise TypeError
-        return taken(value, table, needed)
+        return {**unknown, **taken(value, table, needed)}
 
     return check
 
 
-RECORD: Final[Mapping[str, Check]] = {
-    "record_id": digits(32),
-    "kind": one_of("call", "aggregate"),
-    "billed": truth,
-    "source": group(SOURCE, ("format", "convention")),
-    "operation": name,
-    "provider": name,
-    "request_model": model,
-    "response_model": model,
-    "response_id": name,
-    "request_id": name,
-    "deployment": model,
-    "region": name,
-    "finish_reason": name,
-    "started_at": time,
-    "duration_ms": duration_ms,
-    "time_to_first_token_ms": duration_ms,
-    "stream": truth,
-    "usage": group(USAGE, ("status",)),
-    "cost": group(COST, ("amount", "currency", "source")),
-    "service_tier": name,
-    "batch": truth,
-    "status": one_of("ok", "error"),
-    "error_type": name,
-    "attribution": group(ATTRIBUTION),
-    "trace": group(TRACE),
-    "calls": count,
-    "period": group(PERIOD, ("start", "end")),
-    "received_at": time,
-    "flags": flags,
-}
-_NEEDED: Final = ("record_id", "kind", "started_at", "usage", "status")
-_NULLABLE: Final = ("operation", "provider", "request_model", "response_model", "response_id", "duration_ms")
-"""Fields that a record always has, also without a value."""
+_RECORD: Final = group(FIELDS.of())
 
 
-def record_of(value: Mapping[str, Json], received_at: str) -> Record:
+def record_of(value: dict[str, Json], received_at: str) -> Record:
     """The record that *value* is. Raises Fault."""
     if value.get("schema") != SCHEMA:
         raise Fault("schema", "unknown_schema")
-    found = taken(value, RECORD, _NEEDED)
+    found = _RECORD(value)
     if found["kind"] == "aggregate" and "period" not in found:
         raise Fault("period", "missing_field")
-    record: dict[str, Any] = {
+    record = {
         "schema": SCHEMA,
         "billed": True,
-        "source": Source(format="records", convention="records", library=None, library_version=None),
+        "source": Source(library=None, library_version=None, format="records", convention="records"),
         "attribution": Attribution(),
         "received_at": received_at,
         "flags": [],
-        **dict.fromkeys(_NULLABLE),
         **found,
     }
-    record["source"] = {"library": None, "library_version": None, **record["source"]}
-    if "cost" in record:
-        record["cost"] = {"price_version": None, **record["cost"]}
-    if "trace" in record:
-        record["trace"] = {**dict.fromkeys(TRACE), **record["trace"]}
     return cast("Record", record)
 
 
-def taken(value: Mapping[str, Json], table: Mapping[str, Check], needed: tuple[str, ...] = ()) -> dict[str, Any]:
+def taken(value: Mapping[str, Json], table: Mapping[str, Check], needed: frozenset[str]) -> dict[str, Any]:
     """The fields of *value* that *table* names. Raises Fault."""
     found: dict[str, Any] = {}
     for field, check in table.items():
@@ -263,14 +219,3 @@ def taken(value: Mapping[str, Json], table: Mapping[str, Check], needed: tuple[s
         except (ValueError, TypeError):
             raise Fault(field) from None
     return found
-
-
-PARTS: Final = {
-    "source": Source,
-    "usage": Usage,
-    "cost": Cost,
-    "attribution": Attribution,
-    "trace": Trace,
-    "period": Period,
-}
-"""For the test that no field of a record is forgotten."""

@@ -28,10 +28,11 @@ from gateway.sources.records.envelope import opened
 from gateway.sources.records.fields import Fault, record_of
 from gateway.sources.reporting import epoch_ms
 from gateway.sources.source import Snippet, Source, SourceRead
-from spool.record import Attribution, Record
+from spool.record import FIELDS, Attribution, Record
 
 NAME = "records"
-_WHO = ("service_name", "environment", "user", "session", "team", "project")
+_WHO = tuple(field.name for field in FIELDS.of("attribution") if field.row.words)
+"""What a sender states. The device and the key are the gateway's."""
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:

@@ -1,14 +1,13 @@
 """The gateway's own records, taken again."""
 
-from typing import Any, get_type_hints
+from typing import Any
 
 import orjson
 import pytest
 
 from gateway.cli.normalising import records_of_payloads
 from gateway.normalise.context import KEEP_USERS, Context, UserPolicy
-from gateway.sources.records import fields
-from spool.record import FLAGS, Flag, Record
+from spool.record import FLAGS, Flag
 from tests.support.source_reading import CONTEXT, all_text, read, record
 
 PATH = "/v1/sources/records"
@@ -96,13 +95,6 @@ def test_a_broken_field_is_named_and_its_value_is_not(change: dict[str, Any], re
     assert len(out.calls.calls) == 1
     assert [(x.reason, x.position) for x in out.calls.rejected] == [(reason, f"[1].{place}")]
     assert "CANARY" not in all_text(out)
-
-
-def test_every_field_of_a_record_has_a_rule() -> None:
-    assert set(get_type_hints(Record)) - {"schema"} == set(fields.RECORD)
-    for table, part in ((fields.SOURCE, "source"), (fields.USAGE, "usage"), (fields.COST, "cost"), (fields.ATTRIBUTION, "attribution"),
-                        (fields.TRACE, "trace"), (fields.PERIOD, "period")):  # fmt: skip
-        assert set(table) == set(get_type_hints(fields.PARTS[part]))
 
 
 def test_what_the_key_fixes_goes_over() -> None:
