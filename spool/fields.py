@@ -32,7 +32,7 @@ Merge = Literal[
     "first",  # of the fullest observation, also where that does not have it
     "fill",  # of the fullest observation that has it
     "any",  # true if one observation says so
-    "join",  # of all observations; where two have one name, of the fuller one
+    "join",  # the names of all observations; where two have one, that of the fuller one
     "each",  # each of its fields by the field's own row
     "together",  # with the part of the record that it is in
     "whole",  # a sum of tokens: filled, and with it the status of the usage
@@ -152,6 +152,10 @@ class Table(tuple[Field, ...]):
     def merged(self, merge: Merge, part: str = "") -> tuple[str, ...]:
         """Names of the fields of a part that observations are merged in by *merge*."""
         return tuple(field.name for field in self.of(part) if field.row.merge == merge)
+
+    def parts_of(self, whole: str) -> tuple[str, ...]:
+        """Names of the tokens that add up to no more than *whole*."""
+        return tuple(field.name for field in self if field.row.merge == "part" and field.row.whole == whole)
 
 
 def table_of(record: type) -> Table:

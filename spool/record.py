@@ -174,7 +174,7 @@ class Record(TypedDict):
         described="Of an aggregate: how many calls it sums up.")]]
     period: NotRequired[Annotated[Period, Row("of an aggregate: the time it covers", "first")]]
     received_at: Annotated[Time, Row("when the gateway received it", "first", absent="the time of receipt")]
-    flags: Annotated[list[Flag], Row("see the table of flags", "join", absent="none")]
+    flags: Annotated[list[Flag], Row("see the table of flags", "own", absent="none")]
 
 
 # fmt: on

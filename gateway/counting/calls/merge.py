@@ -1,35 +1,36 @@
 """One record out of several reports of one call. Pure. Tokens are completed, never added."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gateway.contract.flags import UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
-from spool.record import Cost, Record, Usage
+from spool.fields import Merge
+from spool.record import FIELDS, Cost, Record, Usage
 
-"""Flag of a record without a cost."""
-_FILLED = (
-    "provider",
-    "request_model",
-    "response_model",
-    "response_id",
-    "request_id",
-    "deployment",
-    "region",
-    "finish_reason",
-    "duration_ms",
-    "time_to_first_token_ms",
-    "stream",
-    "service_tier",
-    "trace",
+_FILLED = FIELDS.merged("fill")
+_ANY = FIELDS.merged("any")
+_WHOLES = FIELDS.merged("whole", "usage")
+_PARTS = tuple(
+    (part.name, part.row.whole, FIELDS.parts_of(part.row.whole) if merge == "part" else ())
+    for merge in ("part", "within")
+    for part in FIELDS.of("usage")
+    if part.row.merge == merge
 )
-_INPUT_PARTS = ("cache_read_input_tokens", "cache_creation_input_tokens")
-_OUTPUT_PARTS = ("reasoning_output_tokens", "audio_output_tokens")
-_NESTED_PARTS = (
-    ("cache_creation_1h_input_tokens", "cache_creation_input_tokens"),
-    ("audio_input_tokens", "input_tokens"),
-)
-"""(part, the count that it lies within)"""
+"""Part, its whole, and all parts that add up to the whole."""
+_JOINED = FIELDS.merged("join", "usage")
+_LABELS = FIELDS.merged("join", "attribution")
+_OWN = {"record_id", "billed", "operation", "started_at", "cost", "error_type", "flags", "usage.status"}
+"""What a rule here, or in `partial`, decides."""
+_RULES: Mapping[str, set[Merge]] = {
+    "": {"first", "fill", "any", "each", "own"},
+    "usage": {"whole", "part", "within", "join", "own"},
+    "attribution": {"fill", "join"},
+}
+for _field in FIELDS:
+    _rules = _RULES.get("".join(_field.path[:-1]), {"together"})
+    if _field.row.merge not in _rules or (_field.row.merge == "own") != (".".join(_field.path) in _OWN):
+        raise TypeError(f"{'.'.join(_field.path)}: nothing here merges it by {_field.row.merge!r}")
 
 
 def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None = None) -> Record:
@@ -48,14 +49,10 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
     merged["flags"] = list(reports[0]["flags"])
     for report in reports[1:]:
         complete_called(merged, report, is_finished=UNFINISHED not in reports[0]["flags"])
-        for name in _FILLED:
-            if merged.get(name) is None and report.get(name) is not None:
-                merged[name] = report.get(name)
+        _complete_fields(merged, cast("dict[str, Any]", report))
         if merged["status"] == "error" and merged.get("error_type") is None:
             merged["error_type"] = report.get("error_type")
         complete_usage(merged["usage"], report["usage"])
-        if report.get("batch"):
-            merged["batch"] = True
         if not report["billed"]:
             merged["billed"] = False
             merged["cost"] = report.get("cost")
@@ -71,6 +68,15 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
 
 
+def _complete_fields(merged: dict[str, Any], report: dict[str, Any]) -> None:
+    for name in _FILLED:
+        if merged.get(name) is None and report.get(name) is not None:
+            merged[name] = report[name]
+    for name in _ANY:
+        if report.get(name):
+            merged[name] = True
+
+
 def _states_more(theirs: Cost | None, mine: Cost | None) -> bool:
     if mine is None or theirs is None:
         return theirs is not None
@@ -82,36 +88,30 @@ def complete_usage(usage: Usage, other: Usage) -> None:
     as parts stay within their whole.
     """
     mine, theirs = cast("dict[str, Any]", usage), cast("dict[str, Any]", other)
-    for whole in ("input_tokens", "output_tokens"):
+    for whole in _WHOLES:
         if mine.get(whole) is None and theirs.get(whole) is not None:
             mine[whole] = theirs[whole]
             mine["status"] = theirs["status"]
-    if mine.get("status") == "partial" and None not in (mine.get("input_tokens"), mine.get("output_tokens")):
+    if mine.get("status") == "partial" and None not in map(mine.get, _WHOLES):
         mine["status"] = "reported"
-    for parts, whole in ((_INPUT_PARTS, "input_tokens"), (_OUTPUT_PARTS, "output_tokens")):
-        for part in parts:
-            known = sum(mine.get(p) or 0 for p in parts)
-            if _fits(mine, theirs, part, whole, known):
-                mine[part] = theirs[part]
-    for part, whole in _NESTED_PARTS:
-        if _fits(mine, theirs, part, whole, 0):
+    for part, whole, parts in _PARTS:
+        if _fits(mine, theirs, part, whole, parts):
             mine[part] = theirs[part]
-    if theirs.get("other"):
-        mine["other"] = {**theirs["other"], **mine.get("other", {})}
+    for name in _JOINED:
+        if theirs.get(name):
+            mine[name] = {**theirs[name], **mine.get(name, {})}
 
 
-def _fits(mine: dict[str, Any], theirs: dict[str, Any], part: str, whole: str, known: int) -> bool:
-    """Whether *part*, which only *theirs* states, lies within the *whole*
-    beside the *known* parts of it.
-    """
+def _fits(mine: dict[str, Any], theirs: dict[str, Any], part: str, whole: str, parts: Sequence[str]) -> bool:
+    """Whether *part*, which only *theirs* states, fits in the *whole* with the other *parts*."""
     if mine.get(part) is not None or theirs.get(part) is None or mine.get(whole) is None:
         return False
-    return bool(known + theirs[part] <= mine[whole])
+    return bool(sum(mine.get(name) or 0 for name in parts) + theirs[part] <= mine[whole])
 
 
 def complete_attribution(attribution: dict[str, Any], other: dict[str, Any]) -> None:
     for name, value in other.items():
-        if name == "labels":
-            attribution["labels"] = {**value, **attribution.get("labels", {})}
+        if name in _LABELS:
+            attribution[name] = {**value, **attribution.get(name, {})}
         elif attribution.get(name) is None:
             attribution[name] = value
