@@ -6,6 +6,7 @@ Pure; shared by spans and logs.
 import re
 from functools import lru_cache
 from hashlib import sha256
+from typing import Any, Final, cast
 
 from gateway.common.json_bytes import json_bytes
 from gateway.common.varying import VaryingText, derived
@@ -20,7 +21,8 @@ from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import rfc3339, time_flags
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
-from spool.record import SCHEMA, Attribution, Record, Source, Trace
+from spool.fields import Form
+from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
 _ID_HEX = 32
@@ -146,7 +148,7 @@ def call_record(
     }
     if trace is not None:
         record["trace"] = trace
-    _add_names(record, texts)
+    _add_names(cast("dict[str, Any]", record), texts)
     if numbers:
         _add_numbers(record, numbers, texts.get("currency"))
     return record
@@ -217,19 +219,23 @@ def _is_named(words: list[str]) -> bool:
     )
 
 
-def _add_names(record: Record, texts: dict[str, str]) -> None:
+_NAMES: Final = tuple(
+    (field.name, field.row.words[0], is_name if field.form is Form.NAME else title)
+    for field in FIELDS.of()
+    if field.form in {Form.NAME, Form.MODEL} and not field.is_required and len(field.row.words) == 1
+)
+"""Field, word of the tables and rule of the names that only some calls have, but for those that a
+rule finds."""
+
+
+def _add_names(record: dict[str, Any], texts: dict[str, str]) -> None:
     """The names that only some calls have."""
-    if (finish_reason := texts.get("finish_reason")) is not None and is_name(finish_reason):
-        record["finish_reason"] = finish_reason
-    if (service_tier := texts.get("service_tier")) is not None and is_name(service_tier):
-        record["service_tier"] = service_tier
-    if (request_id := texts.get("request_id")) is not None and is_name(request_id):
-        record["request_id"] = request_id
+    for field, word, is_sound in _NAMES:
+        if (text := texts.get(word)) is not None and is_sound(text):
+            record[field] = text
     deployment = title(texts.get("deployment")) or (record["request_model"] if record["provider"] == _AZURE else None)
     if deployment is not None:
         record["deployment"] = deployment
-    if (region := texts.get("region")) is not None and is_name(region):
-        record["region"] = region
 
 
 def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None) -> None:
