@@ -20,30 +20,10 @@ from gateway.normalise.provider import provider
 from gateway.normalise.record import called, output_basis
 from gateway.normalise.traced import Recording
 from gateway.normalise.usage import Basis, Proof, Wholes, cached_tokens, has_cache, read_wholes
-from spool.record import Attribution
+from spool.record import FIELDS, Attribution
 
-_TAKEN_FROM = {
-    "operation": ("operation",),
-    "request_model": ("request_model",),
-    "response_model": ("response_model",),
-    "response_id": ("response_id",),
-    "request_id": ("request_id",),
-    "region": ("region",),
-    "finish_reason": ("finish_reason",),
-    "service_tier": ("service_tier",),
-    "stream": ("stream",),
-    "batch": ("batch",),
-    "time_to_first_token_ms": ("time_to_first_s", "time_to_first_ms"),
-    "deployment": ("deployment", "request_model"),
-    "error_type": ("error_type", "status_code"),
-    "status": ("error_type", "status_code", "succeeded", "level"),
-    "billed": ("cache_hit",),
-    "duration_ms": ("duration_ms",),
-    "usage.cache_read_input_tokens": ("cache_read",),
-    "usage.cache_creation_1h_input_tokens": ("cache_creation_1h",),
-    "usage.audio_input_tokens": ("audio_input",),
-    "usage.audio_output_tokens": ("audio_output",),
-    "usage.other.total_tokens": ("total",),
+_TAKEN_FROM = {".".join(field.path): field.row.words for field in FIELDS if field.row.words} | {
+    "usage.other.total_tokens": ("total",)
 }
 """Field of the record -> the picked fields that it is taken from: the first that is there."""
 _SUMMED = frozenset({"usage.cache_creation_input_tokens"})
