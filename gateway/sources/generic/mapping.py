@@ -12,43 +12,21 @@ from typing import Any, Final
 from gateway.common.suggestions import did_you_mean
 from gateway.normalise.conventions.table import Convention, configured_inclusive, exclusive, unstated
 from gateway.sources.fields import Path
+from spool.record import FIELDS as RECORD
 
-FIELDS: Final[Mapping[str, str]] = {
-    "provider": "provider",
-    "operation": "operation",
-    "request_model": "request_model",
-    "response_model": "response_model",
-    "response_id": "response_id",
-    "request_id": "request_id",
-    "deployment": "deployment",
-    "region": "region",
-    "service_tier": "service_tier",
-    "finish_reason": "finish_reason",
-    "input_tokens": "input",
-    "output_tokens": "output",
-    "total_tokens": "total",
-    "cache_read_input_tokens": "cache_read",
-    "cache_creation_input_tokens": "cache_creation",
-    "cache_creation_1h_input_tokens": "cache_creation_1h",
-    "reasoning_output_tokens": "reasoning",
-    "audio_input_tokens": "audio_input",
-    "audio_output_tokens": "audio_output",
-    "cost": "cost",
-    "currency": "currency",
-    "stream": "stream",
-    "batch": "batch",
-    "time_to_first_token_ms": "time_to_first_ms",
-    "gateway_cache_hit": "cache_hit",
-    "user": "user",
-    "session": "session",
-    "team": "team",
-    "project": "project",
-    "environment": "environment",
-    "service_name": "service_name",
-}
-"""What may be mapped, as the record calls it -> the tables' word for it."""
 BESIDE: Final = ("duration_ms", "ended_at", "status_code", "error_type", "trace_id", "span_id", "parent_span_id")
-"""What may be mapped besides: it stands in no table, for it is no name and no count."""
+"""What may be mapped and is in no table, for it is no name and no count."""
+_RENAMED: Final = {
+    "time_to_first_token_ms": "time_to_first_ms",
+    "total_tokens": "total",
+    "gateway_cache_hit": "cache_hit",
+}
+_NOT_MAPPED: Final = frozenset({"billed", "status", *BESIDE})
+"""`gateway_cache_hit` and `status_code` state the first two."""
+FIELDS: Final[Mapping[str, str]] = {
+    field.name: field.row.words[0] for field in RECORD if field.row.words and field.name not in _NOT_MAPPED
+} | _RENAMED
+"""What may be mapped, as the record calls it -> the tables' word for it."""
 LABEL: Final = "label."
 _MAX_LABEL_CHARS: Final = 64
 _MAX_PATH_CHARS: Final = 200

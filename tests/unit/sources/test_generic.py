@@ -107,7 +107,7 @@ def test_without_a_mapping_the_usual_names_are_read() -> None:
     ("fields", "told"),
     [
         ({"input_token": "n"}, "unknown field 'input_token'; did you mean 'input_tokens'?"),
-        ({"zzz": "n"}, "unknown field 'zzz'; known are provider, "),
+        ({"zzz": "n"}, "unknown field 'zzz'; known are operation, "),
         ({"label.a b": "n"}, "unknown field 'label.a b'"),
         ({"cost": []}, "cost: needs a path"),
         ({"cost": [""]}, "cost: needs a path"),
