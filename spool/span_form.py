@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-Path = tuple[str, ...]
-"""A field of the record: `("usage", "input_tokens")`."""
+from spool.fields import IN_SPAN, Form, Path
+from spool.record import FIELDS
 
 SCOPE: Final = "ai-telemetry-gateway"
 """Name of the instrumentation scope by which such spans are known."""
@@ -20,33 +20,16 @@ RECORD_ID: Final = NAMESPACE + "record_id"
 DURATION_UNKNOWN: Final = NAMESPACE + "duration_unknown"
 """True where the span ends when it begins only because a span needs an end."""
 
-OF_RESOURCE: Final[Mapping[Path, str]] = {
-    ("attribution", "service_name"): "service.name",
-    ("attribution", "environment"): "deployment.environment.name",
-    ("attribution", "device_id"): "device.id",
-}
-OF_SPAN: Final[Mapping[Path, str]] = {
-    ("operation",): "gen_ai.operation.name",
-    ("provider",): "gen_ai.provider.name",
-    ("request_model",): "gen_ai.request.model",
-    ("response_model",): "gen_ai.response.model",
-    ("response_id",): "gen_ai.response.id",
-    ("finish_reason",): "gen_ai.response.finish_reasons",
-    ("usage", "input_tokens"): "gen_ai.usage.input_tokens",
-    ("usage", "cache_read_input_tokens"): "gen_ai.usage.cache_read.input_tokens",
-    ("usage", "cache_creation_input_tokens"): "gen_ai.usage.cache_creation.input_tokens",
-    ("usage", "output_tokens"): "gen_ai.usage.output_tokens",
-    ("usage", "reasoning_output_tokens"): "gen_ai.usage.reasoning.output_tokens",
-    ("error_type",): "error.type",
-    ("attribution", "user"): "user.id",
-    ("attribution", "session"): "session.id",
-}
-LISTS: Final = frozenset({("finish_reason",), ("flags",)})
-"""Fields that are a list of texts in the span; `finish_reason` is its one entry."""
-FREE: Final = (("attribution", "labels"), ("usage", "other"))
+OF_RESOURCE: Final = {field.path: field.row.resource for field in FIELDS if field.row.resource}
+OF_SPAN: Final = {field.path: field.row.attribute for field in FIELDS if field.row.attribute not in {"", IN_SPAN}}
+LISTS: Final = frozenset(field.path for field in FIELDS if field.row.is_list or field.form is Form.FLAGS)
+"""Fields that are a list of texts in the span."""
+OF_ONE: Final = frozenset(field.path for field in FIELDS if field.row.is_list)
+"""Those of them that are one text in the record."""
+FREE: Final = tuple(field.path for field in FIELDS if field.is_free)
 """Fields whose own names are the sender's, and may have dots."""
-OF_ENVELOPE: Final = frozenset({("started_at",), ("duration_ms",), ("status",)})
-"""Fields that the span holds itself, beside its ids."""
+OF_ENVELOPE: Final = frozenset(field.path for field in FIELDS if field.row.attribute == IN_SPAN)
+"""Fields that the span holds itself, with its ids."""
 
 _FIELDS: Final[Mapping[str, Path]] = {name: path for path, name in (*OF_RESOURCE.items(), *OF_SPAN.items())}
 _SPAN_DOMAIN = sha256(b"span\x00")

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from exporters.otlp.protobuf import delimited, varint
+from spool.fields import Path
 from spool.span_form import (
     DURATION_UNKNOWN,
     LISTS,
     OF_ENVELOPE,
     OF_RESOURCE,
     SCOPE,
-    Path,
     attribute_name,
     span_ids,
     span_record_id,

@@ -7,12 +7,13 @@ from typing import Any, Final
 from gateway.decode.view import AnyValue, Attributes, Span
 from gateway.normalise import times
 from gateway.normalise.texts import Json
+from spool.fields import Path
 from spool.record import SCHEMA
 from spool.span_form import (
     DURATION_UNKNOWN,
     LISTS,
+    OF_ONE,
     OF_RESOURCE,
-    Path,
     path_of,
     put,
     span_record_id,
@@ -53,7 +54,7 @@ def is_time(unix_ns: int) -> bool:
 
 def _put(record: dict[str, Any], path: Path, value: AnyValue) -> None:
     found = _texts(value) if path in LISTS else _scalar(value)
-    if path == ("finish_reason",):
+    if path in OF_ONE:
         found = found[0] if isinstance(found, list) and found else None
     if found is not None:
         put(record, path, found)

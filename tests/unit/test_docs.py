@@ -38,6 +38,7 @@ from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
 from gateway.sources.source import Source as PushSource
 from gateway.usage_events.faults import REMEDIES
 from spool.record import FIELDS, FLAGS
+from spool.span_form import OF_RESOURCE, OF_SPAN
 from tests.conformance.otlp_http.recording import RecordingIntake
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,12 @@ def test_the_fields_of_the_record_are_documented_by_their_rows() -> None:
     rows = [(".".join(field.path), field.row.means, field.row.absent) for field in FIELDS]
     lines = [f"| `{path}` | {means}{absent and f'; absent: {absent}'} |" for path, means, absent in rows]
     assert FORMATS.split("| field | means |\n|---|---|\n")[1].split("\n\n")[0].splitlines() == lines
+
+
+def test_the_attributes_of_the_fields_are_documented_by_their_rows() -> None:
+    page = (ROOT / "docs/otlp-export.md").read_text()
+    table = dict(re.findall(r"^\| `([\w.]+)` \| `([\w.]+)`", page.split("| field | attribute |")[1], re.MULTILINE))
+    assert table == {".".join(path): name for path, name in (OF_RESOURCE | OF_SPAN).items()}
 
 
 def test_every_flag_is_documented_in_the_order_of_the_record() -> None:
