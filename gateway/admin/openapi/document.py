@@ -21,6 +21,7 @@ from gateway.lists.openapi.document import (
     with_answers_to_bodies,
     written_out,
 )
+from gateway.lists.openapi.record import shared_schemas
 from gateway.receiver.unit_cost import STREAMS
 from gateway.sources.catalogue import SOURCES
 
@@ -68,7 +69,7 @@ def gateway_document() -> Json:
         "SettledCall": calls.CALL,
     }
     parts = [
-        read_folder("gateway.lists.openapi", "schemas"),
+        shared_schemas(),
         written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),
         written_out(with_answers_to_bodies(admin, BODY_ANSWERS), admin_security, {}, ADMIN),
     ]

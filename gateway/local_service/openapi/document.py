@@ -15,6 +15,7 @@ from gateway.lists.openapi.document import (
     with_answers_to_bodies,
     written_out,
 )
+from gateway.lists.openapi.record import shared_schemas
 from gateway.local_service.ai_telemetry import RECORDS
 from gateway.local_service.billing import DROPS, ROWS
 from gateway.local_service.billing_connections import CONNECTIONS
@@ -53,7 +54,7 @@ def service_document() -> Json:
     read = with_answers_to_bodies(read_folder("gateway.local_service.openapi", "service"), TOO_SLOW)
     service = written_out(read, security, SHAPES, SERVERS)
     bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody])}}
-    parts = [read_folder("gateway.lists.openapi", "schemas"), bodies, service]
+    parts = [shared_schemas(), bodies, service]
     return document("AI telemetry gateway: local service", TEXT, parts)
 
 
