@@ -17,7 +17,7 @@ import orjson
 from exporters.base import Delivered, Hold, Outcome
 from gateway.usage_events.faults import mismatch_text
 from spool.events import NewEvent, RepeatKey
-from spool.record import Batch
+from spool.record import FIELDS, Batch
 from spool.store import EventStore
 from spool.unit_cost import Change, Granularity, Metered, Mismatch, Shape, TotalKey, bucket_start_ms, filter_text
 
@@ -25,9 +25,8 @@ Measure = Literal["tokens", "input_tokens", "output_tokens", "calls", "cost"]
 UNKNOWN = "unknown"
 """Element or dimension of a record that does not state it: left out, its usage would be no one's.
 """
-ATTRIBUTES = ("service_name", "environment", "user", "session", "team", "project", "device_id", "key")
-FIELDS = ("provider", "request_model", "response_model", "operation", "region", "deployment", "service_tier")
-SOURCES = frozenset({*ATTRIBUTES, *FIELDS})
+ATTRIBUTES = frozenset(field.name for field in FIELDS.of("attribution") if not field.is_free)
+SOURCES = ATTRIBUTES | {field.name for field in FIELDS.of() if field.row.is_dimension}
 """Fields of a record that may be an element or a dimension."""
 MAX_TEXT = 256
 
