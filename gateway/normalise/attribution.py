@@ -18,7 +18,7 @@ from gateway.normalise.extract import NO_INTEREST, NO_ONE, WHO, AttributeTable, 
 from gateway.normalise.fingerprint import fingerprint, source_fingerprint
 from spool.record import FIELDS, Attribution
 
-_RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
+RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
     "service_name": ("service.name",),
     "instance": ("service.instance.id",),
     "environment": ("deployment.environment.name", "deployment.environment", "env", "langfuse.environment"),
@@ -58,7 +58,7 @@ MAX_NAME_CHARS = 128
 
 def _table() -> AttributeTable:
     known: dict[str, Interest] = {
-        name: (field, rank, WHO) for field, names in _RESOURCE_NAMES.items() for rank, name in enumerate(names)
+        name: (field, rank, WHO) for field, names in RESOURCE_NAMES.items() for rank, name in enumerate(names)
     }
     return AttributeTable(known, lambda _: NO_INTEREST)
 

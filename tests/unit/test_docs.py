@@ -36,6 +36,7 @@ from gateway.receiver.telemetry import telemetry_routes
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
 from gateway.sources.source import Source as PushSource
+from gateway.usage_events.derived import SOURCES as SOURCE_FIELDS
 from gateway.usage_events.faults import REMEDIES
 from spool.record import FIELDS, FLAGS
 from spool.span_form import OF_RESOURCE, OF_SPAN
@@ -57,6 +58,12 @@ def test_the_attributes_of_the_fields_are_documented_by_their_rows() -> None:
     page = (ROOT / "docs/otlp-export.md").read_text()
     table = dict(re.findall(r"^\| `([\w.]+)` \| `([\w.]+)`", page.split("| field | attribute |")[1], re.MULTILINE))
     assert table == {".".join(path): name for path, name in (OF_RESOURCE | OF_SPAN).items()}
+
+
+def test_the_fields_that_divide_a_stream_are_documented() -> None:
+    page = (ROOT / "docs/unit-cost.md").read_text()
+    named = page.split("An element or dimension is ")[1].split(". ")[0]
+    assert set(re.findall(r"`(\w+)`", named)) == SOURCE_FIELDS
 
 
 def test_every_flag_is_documented_in_the_order_of_the_record() -> None:

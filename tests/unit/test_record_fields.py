@@ -1,7 +1,8 @@
 """Every field of the record goes every way that a record goes: merged with another observation of
 its call, forwarded to another gateway, as a span and back, explained, described, mapped.
 
-The fields are found in the type of the record, so a field that is added is tested by that alone.
+The fields are found in the type of the record, so a field that is added is tested by that alone. A
+failure names what is missing.
 """
 
 import gzip
@@ -20,14 +21,16 @@ from gateway.counting.calls.merge import merge
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation
+from gateway.normalise.attribution import RESOURCE_NAMES
 from gateway.normalise.conventions.shared import NAMES, kind_of
 from gateway.normalise.extract import COUNT, NUMBER
 from gateway.normalise.traces import normalise_traces
-from gateway.sources.generic.mapping import FIELDS, is_field
+from gateway.sources.generic.mapping import is_field
 from gateway.sources.generic.source import generic_source
 from gateway.sources.records.fields import Fault, record_of
 from gateway.sources.records.source import read_stated
-from spool.record import AI_TELEMETRY, SCHEMA, Batch, Record
+from spool.fields import IN_SPAN
+from spool.record import AI_TELEMETRY, FIELDS, SCHEMA, Batch, Record
 from tests.support.source_reading import CONTEXT, record
 from tests.unit.normalise.spans import request
 
@@ -118,9 +121,9 @@ FULL: Final = full_record()
 
 MERGED_APART: Final = ("usage", "attribution")
 """Parts of which each field is completed by itself; any other part is one value."""
-OF_THE_FIRST: Final = frozenset({"operation", "usage.status", "calls", "period"})
-"""Stated with the model that was called, and with the wholes; of an aggregate, which is never
-merged."""
+RULED: Final = frozenset({("operation",), ("usage", "status")})
+"""Stated with the model that was called, and with the sums of tokens."""
+ROWS: Final = {field.path: field.row for field in FIELDS}
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
@@ -128,11 +131,12 @@ merged."""
 def test_an_observation_that_knows_a_field_gives_it_to_one_that_does_not(path: Path_, *, is_first: bool) -> None:
     whole = path if path[0] in MERGED_APART else path[:1]
     lacking = without(FULL, whole)
-    if lacking is None or ".".join(whole) in OF_THE_FIRST:
+    if lacking is None or whole in RULED:
         return
     reports = [FULL, lacking] if is_first else [lacking, FULL]
     merged = merge([cast("Record", deepcopy(each)) for each in reports], FULL["record_id"])
-    assert found_at(merged, path) == found_at(FULL, path)
+    is_lost = ROWS[whole].merge == "first" and not is_first
+    assert found_at(merged, path) == (None if is_lost else found_at(FULL, path))
 
 
 def without(sent: dict[str, Any], path: Path_) -> dict[str, Any] | None:
@@ -184,31 +188,44 @@ def test_a_field_comes_back_from_a_span(path: Path_) -> None:
 # ---- explained
 
 
-def word_of(path: Path_) -> str:
-    """What the tables of conventions call the field."""
-    return next((FIELDS[name] for name in (path[-1], path[0]) if name in FIELDS), path[-1])
+TABLES: Final = RESOURCE_NAMES | NAMES
+"""What conventions call a field -> the attributes of a resource or a span."""
 
 
-def explained(attributes: dict[str, Any]) -> Explanation:
-    sent = request(attributes, scope="some.scope", version="1.2", parent_span_id=bytes(range(8)), status=2)
+def explained(words: set[str]) -> Explanation:
+    """Of a failed span with an attribute for each of *words*."""
+    of_span = {NAMES[word][0]: stated_value(word) for word in words & NAMES.keys()}
+    of_resource = {RESOURCE_NAMES[word][0]: stated_value(word) for word in words - NAMES.keys()}
+    sent = request(of_span, version="1.2", resource=of_resource, parent_span_id=bytes(range(8)), status=2)
     (single,) = explain_spans(decode_traces(sent.SerializeToString()), 0, CONTEXT._replace(key=None))
     return single.explanation
 
 
 def stated_value(word: str) -> Any:
     kind = kind_of(word)
-    return 7 if kind == COUNT else 1.0 if kind == NUMBER else "EUR" if word == "currency" else "v-1"
+    return 7 if kind == COUNT else 1.0 if kind == NUMBER else {"currency": "EUR", HIT: "true"}.get(word, "v-1")
 
 
-STATED: Final = {path: NAMES[word_of(path)][0] for path in PATHS if word_of(path) in NAMES and path[0] != "billed"}
-"""Field -> an attribute that states it."""
-EXPLAINED: Final = explained({name: stated_value(word_of(path)) for path, name in STATED.items()})
+STATED: Final = {
+    field.path: [word for word in field.row.words if word in TABLES]
+    for field in FIELDS
+    if field.row.words and field.row.attribute != IN_SPAN
+}
+"""Field -> its words that the tables of spans have."""
+HIT: Final = "cache_hit"
+"""With which nothing is billed; any other statement is of a call that is."""
+WORDS: Final = {words[0] for words in STATED.values() if words}
+EXPLAINED: Final = {False: explained(WORDS - {HIT}), True: explained(WORDS)}
 
 
 @pytest.mark.parametrize("path", STATED, ids=".".join)
 def test_an_explanation_names_the_attribute_that_states_a_field(path: Path_) -> None:
-    field = EXPLAINED.fields["cost" if path[0] == "cost" else ".".join(path)]
-    assert STATED[path] in field.provenance.attributes
+    words = STATED[path]
+    assert words, "no table of a convention states it: gateway/normalise/conventions/shared.py"
+    fields = EXPLAINED[words[0] == HIT].fields
+    name = "cost" if path[0] == "cost" else ".".join(path)
+    assert name in fields, "nothing takes it from what a sender states"
+    assert TABLES[words[0]][0] in fields[name].provenance.attributes
 
 
 SHOWN: Final = next(explain_spans(decode_traces(AS_SPAN), 0, CONTEXT)).explanation.fields
@@ -237,17 +254,9 @@ def test_the_api_describes_a_field(path: Path_) -> None:
         assert schema is not None, name
 
 
-NOT_MAPPED: Final = frozenset(
-    {
-        "schema", "record_id", "kind", "received_at", "flags", "source", "calls", "period",  # the gateway's own
-        "started_at",  # the mapping's `time`
-        "billed",  # `gateway_cache_hit`
-        "status",  # `status_code`
-        "usage.status", "usage.other", "cost.amount", "cost.source", "cost.price_version",
-        "attribution.device_id", "attribution.key", "attribution.labels",
-    }
-)  # fmt: skip
-MAPPED: Final = tuple(path for path in PATHS if NOT_MAPPED.isdisjoint({path[0], ".".join(path)}))
+MAPPED_OTHERWISE: Final = frozenset({("billed",), ("status",), ("cost",)})
+"""By `gateway_cache_hit`, `status_code` and, for all of it, `cost`."""
+MAPPED: Final = tuple(path for path, row in ROWS.items() if row.words and path not in MAPPED_OTHERWISE)
 
 
 def mapped(**changes: Any) -> dict[str, Any]:
