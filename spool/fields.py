@@ -163,9 +163,9 @@ def table_of(record: type) -> Table:
     ValueError for a name that two fields claim.
     """
     table = Table(_fields(record, ()))
-    _check_once("attribute", (name for field in table for name in (field.row.attribute, field.row.resource)))
-    _check_once("word", (word for field in table if len(field.row.words) == 1 for word in field.row.words))
-    _check_once("name in a mapping", (field.name for field in table if field.row.words))
+    check_once("attribute", (name for field in table for name in (field.row.attribute, field.row.resource)))
+    check_once("word", (word for field in table if len(field.row.words) == 1 for word in field.row.words))
+    check_once("name in a mapping", (field.name for field in table if field.row.words))
     for field in table:
         whole = (*field.path[:-1], field.row.whole)
         if (field.row.merge in {"part", "within"}) != (whole in {each.path for each in table}):
@@ -218,7 +218,8 @@ def _form_of(kind: Any) -> Form | None:
     return Form.FLAGS if get_origin(kind) is list else _TYPES.get(kind)
 
 
-def _check_once(what: str, names: Iterable[str]) -> None:
+def check_once(what: str, names: Iterable[str]) -> None:
+    """Raises ValueError for a name that comes twice."""
     counted = Counter(name for name in names if name not in {"", IN_SPAN})
     twice = [name for name, times in counted.items() if times > 1]
     if twice:

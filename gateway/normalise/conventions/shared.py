@@ -6,9 +6,11 @@ and new names on one span one counts.
 """
 
 import re
+from itertools import chain
 
 from gateway.normalise.conventions import who
 from gateway.normalise.extract import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
+from spool.fields import check_once
 
 
 def _usage(*words: str) -> tuple[str, ...]:
@@ -194,6 +196,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "label.customer": ("gen_ai.customer_id", "customer.id"),
 }
+check_once("attribute", chain.from_iterable(NAMES.values()))
 
 REDUNDANT = frozenset(
     {

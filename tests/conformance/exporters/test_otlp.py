@@ -24,7 +24,7 @@ from gateway.normalise.context import Context
 from gateway.normalise.traces import normalise_traces
 from gateway.receiver.responses import rpc_status
 from gateway.sources.records.source import read_stated
-from spool.record import Batch, Record, Usage
+from spool.record import Batch
 from spool.span_form import OF_RESOURCE, OF_SPAN, span_record_id
 from tests.conformance.exporters.conftest import CASES, SpoolUnderTest, number_of, spans_in
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
@@ -251,7 +251,7 @@ FULL: dict[str, Any] = {
     "received_at": "2026-01-05T10:00:09.000Z",
     "flags": ["late", "conflict"],
 }
-"""Every field that a record may have."""
+"""That each field comes back: tests/unit/test_record_fields.py."""
 
 
 def read_back(*records: dict[str, Any]) -> list[Any]:
@@ -262,9 +262,7 @@ def read_back(*records: dict[str, Any]) -> list[Any]:
     return [call.record for call in read.calls]
 
 
-def test_every_field_comes_back() -> None:
-    assert FULL.keys() == Record.__annotations__.keys(), "a field is missing here"
-    assert FULL["usage"].keys() == Usage.__annotations__.keys()
+def test_a_record_comes_back() -> None:
     assert read_back(FULL) == [FULL]
     own = {**FULL, "record_id": span_record_id(bytes.fromhex(TRACE), bytes.fromhex(SPAN))}
     assert read_back(own, FULL) == [own, FULL]

@@ -1,5 +1,7 @@
 """The table of the record's fields: what it refuses when it is read."""
 
+import subprocess
+import sys
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -53,3 +55,16 @@ def test_a_field_without_a_row_or_a_form_or_of_two_types_is_an_error(hint: Any) 
 def test_a_part_comes_before_its_fields() -> None:
     paths = [field.path for field in FIELDS]
     assert all(paths.index(path[:-1]) < paths.index(path) for path in paths if len(path) > 1)
+
+
+def test_an_attribute_that_two_words_of_the_shared_table_claim_is_an_error() -> None:
+    """`gateway.normalise.conventions.shared` checks its table when it is imported."""
+    code = "from gateway.normalise.conventions import who; who.NAMES['more'] = ('gen_ai.usage.raw',)"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{code}; import gateway.normalise.conventions.shared"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "two fields claim the attribute gen_ai.usage.raw" in ran.stderr
