@@ -29,7 +29,7 @@ from gateway.observability.status import StatusReport
 from gateway.observability.tap import Tap
 from gateway.observability.usage_metrics import UsageCollector
 from gateway.receiver.authenticator import KeyAuthenticator
-from gateway.receiver.server import Receiver
+from gateway.receiver.receiver import Receiver
 from gateway.senders.activity import Senders
 from gateway.usage.forgetting import UserForgetter
 from gateway.usage.query import UsageQueries
@@ -99,7 +99,7 @@ def build_admin(
     )
     stores = AdminStores(
         status=status,
-        keys=KeyRequests(behind.keys, receiver.admission.recent.last_hour, operators),
+        keys=KeyRequests(behind.keys, receiver.outcomes.recent.last_hour, operators),
         service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
         dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
         lanes=behind.lanes,

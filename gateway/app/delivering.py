@@ -41,7 +41,6 @@ async def start_delivering(build: Build, stores: Stores) -> Delivering:
         stores.devices,
         itself,
         now_ms=build.now_ms,
-        senders=stores.senders.senders,
     )
     ingest.intake.pipeline.tracer = ingest.settler.tracer = build.tracer
     delivery = await start_delivery(

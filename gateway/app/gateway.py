@@ -93,7 +93,7 @@ class Gateway:
         Raises KeyFault for a secret that cannot be read, with nothing changed.
         """
         running = with_changes(self.config, config)
-        routes = open_routes(running, self.intake, self.receiver.admission, self._listening.further)
+        routes = open_routes(running, self.intake, self._listening.further)
         if running.upstream is not None and not self.lanes.use_keys(running.upstream):
             running = running.model_copy(update={"upstream": self.config.upstream})
         self.receiver.use(*routes)

@@ -30,8 +30,9 @@ from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.billing_drops import billing_drop_routes
 from gateway.receiver.forwarded import budget_state_route, liveness_route
 from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import Route
-from gateway.receiver.server import Receiver
+from gateway.receiver.server import make_server
 from gateway.usage.forgetting import Delivered, UserForgetter
 
 
@@ -74,9 +75,9 @@ async def start_listening(
     further = [
         liveness_route(watching.rounds, reading),
         budget_state_route(watching.budgets, reading),
-        *billing_drop_routes(delivering.relay, stores.senders.senders),
+        *billing_drop_routes(delivering.relay),
     ]
-    receiver.use(*open_routes(build.config, delivering.ingest.intake, receiver.admission, further))
+    receiver.use(*open_routes(build.config, delivering.ingest.intake, further))
     access, live = open_access(build.config.data_dir, build.config.metrics_token), Live(build.config)
     admin = admin_of(build, stores, delivering, watching, receiver, access, live)
     live.ports = await bound(build, stores, delivering, receiver, admin)
@@ -164,7 +165,7 @@ async def bound(
     """All listeners. Raises CannotStart."""
     config, service = build.config, delivering.delivery.service
     http, admin_tls = build.context_of("http"), build.context_of("admin")
-    served, closing = receiver.make_server(), Closing()
+    served, closing = make_server(receiver), Closing()
     build.stack.push_async_callback(closing.close)
     ports = Ports(
         http=await bind(closing, "listen.http", served, config.listen.http, receiver, OWNER_AND_GROUP, http),

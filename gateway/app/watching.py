@@ -17,7 +17,7 @@ from gateway.insights.snapshot import Snapshot
 from gateway.observability.intake_log import IntakeLog
 from gateway.observability.lane_log import LaneLog
 from gateway.observability.status import StatusReport
-from gateway.receiver.server import Receiver
+from gateway.receiver.receiver import Receiver
 from gateway.usage.following import UsageFollower
 from gateway.usage.query import UsageQueries
 from gateway.views.store import Views

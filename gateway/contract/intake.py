@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from gateway.contract.outcomes import Rejection
+from gateway.contract.parsed_payload import Sent
 from gateway.contract.scopes import Allowed, Grant, decide
 from gateway.contract.unit_cost import Target
 from spool.unit_cost import StreamState
@@ -53,6 +54,14 @@ class Receipt(NamedTuple):
     """What else the answer states: of a source's payload, ids; of events, how many are repeats."""
     ignored: int = 0
     """Of a source's items, those that are no AI usage."""
+    format: str = ""
+    """What it is in the list of senders: `otlp.traces`, a source's name, `usage_events` …"""
+    sent: Sequence[Sent] = ()
+    """What each service sent in it, for that list."""
+
+    def noted(self, format_: str, size_bytes: int) -> "Receipt":
+        """This, of a payload of *size_bytes* whose services are not known."""
+        return self._replace(format=format_, sent=((None, 1, self.items, 0, 0, size_bytes),))
 
 
 class TakenTogether(NamedTuple):
@@ -62,6 +71,8 @@ class TakenTogether(NamedTuple):
     """Done when they are on disk; otherwise it raises what `gateway.contract.errors` names."""
     left: Sequence[int]
     """Places of the payloads of which nothing was done: each is to be taken by itself."""
+    receipt: Receipt
+    """Of the others."""
 
 
 class Intake(Protocol):

@@ -11,7 +11,7 @@ from gateway.grpc.listen import GrpcServer, bind_grpc
 from gateway.receiver.admission import Admission, no_subject
 from gateway.receiver.assembly import InboundKeys, build_grpc_gate
 from gateway.receiver.listen import Closing
-from gateway.receiver.server import Receiver
+from gateway.receiver.receiver import Receiver
 
 
 async def listen_for_grpc(
@@ -30,6 +30,6 @@ async def listen_for_grpc(
     shared = receiver.admission
     reads_subjects = admits_by_certificate(config, "grpc")
     subject_in = attrgetter("subject") if reads_subjects else no_subject
-    admission = Admission(build_grpc_gate(config, keys), shared.quotas, shared.recent, subject_in)
+    admission = Admission(build_grpc_gate(config, keys), shared.quotas, subject_in)
     server = GrpcServer(receiver, Exports(receiver, admission, intake), reads_subjects=reads_subjects)
     return await bind_grpc(closing, server, config.listen.grpc, tls)

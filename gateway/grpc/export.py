@@ -6,8 +6,8 @@ refused unread. Bytes of the message are taken from the budget of all requests a
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from time import perf_counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from itertools import chain
 from typing import Any, Final
 
 from gateway.contract.errors import BadPayload, Overloaded, Unauthenticated
@@ -16,14 +16,15 @@ from gateway.contract.otlp import Signal
 from gateway.contract.scopes import INGEST_SCOPE
 from gateway.grpc.call import Call
 from gateway.grpc.wire import Message, MessageReader, TooLong
-from gateway.keys.record import KeyRecord
 from gateway.receiver.admission import Admission
-from gateway.receiver.answers import TO_COME_AGAIN, Answer
+from gateway.receiver.answers import Answer
 from gateway.receiver.body import Hold, decompressed, too_large
 from gateway.receiver.content_encoding import gzip_blocks
 from gateway.receiver.otlp import SignalIntake, remark_on
+from gateway.receiver.outcome import Refusal
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.responses import partial_success, retry_info, rpc_status
-from gateway.receiver.server import Receiver, sender_with
+from gateway.receiver.steps import Exchange, steps_of
 
 SERVICES: Final[dict[Signal, str]] = {
     "traces": "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -47,9 +48,7 @@ longer than it has left; without this it tries again by itself."""
 
 
 class Exports:
-    """The Export methods. *receiver* is that of HTTP: its budget, limits, counts and answers are
-    those of both transports.
-    """
+    """The Export methods, with the budget, limits, counts and answers of *receiver*."""
 
     def __init__(self, receiver: Receiver, admission: Admission, intake: Intake) -> None:
         self.receiver = receiver
@@ -86,50 +85,46 @@ class Exports:
             await asyncio.wait(self._taking)
 
 
-class ExportCall:
-    """One call: `gateway.grpc.call.Handler`."""
+class ExportCall(Exchange):
+    """One call: `gateway.grpc.call.Handler`. Awaited for its body when the message is whole."""
 
     __slots__ = (
-        "_began_s", "_call", "_exports", "_hold", "_intake", "_is_gone", "_is_waiting", "_key", "_late", "_message",
-        "_reader", "_signal", "_span",
+        "_answer", "_call", "_exports", "_intake", "_is_gone", "_is_waiting", "_late", "_message", "_reader", "_signal", "_steps",
     )  # fmt: skip
 
     def __init__(self, exports: Exports, call: Call, signal: Signal, intake: SignalIntake) -> None:
         receiver = exports.receiver
+        super().__init__(call, call.path, INGEST_SCOPE, exports.admission, Hold(receiver.budget), receiver.sampled())
         self._exports, self._call, self._signal, self._intake = exports, call, signal, intake
-        self._hold = Hold(receiver.budget)
-        self._key: KeyRecord | None = None
+        self._steps = steps_of(self)
         self._reader = MessageReader()
         self._message: Message | None = None
+        self._answer = b""
         self._is_waiting = True
         """For the message, or the rest of it."""
         self._is_gone = False
         self._late: asyncio.TimerHandle | None = None
-        self._began_s = perf_counter()
-        self._span = None if receiver.tracer is None else receiver.tracer.begin()
         exports.calls += 1
 
     def is_admitted(self) -> bool:
         """Whether its message is awaited; it is answered where not."""
-        exports, call, hold = self._exports, self._call, self._hold
         try:
-            if exports.calls > MAX_ALL_CALLS:
+            if self._exports.calls > MAX_ALL_CALLS:
                 raise Overloaded("too many calls are under way")
-            self._key = exports.admission.admit(call, call.path, INGEST_SCOPE, hold)
-            call.is_admitted = True
-            if hold.requests > max(1, MAX_CALLS - exports.calls):
-                raise Overloaded("too many calls of this sender are under way")
-        except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.decide`
+            next(self._steps)  # up to the body
+        except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.refuse`
             self._refuse(error)
             return False
-        timeout_s = exports.receiver.limits.body_timeout_s
+        timeout_s = self._exports.receiver.limits.body_timeout_s
         self._late = asyncio.get_running_loop().call_later(timeout_s, self._out_of_time)
         return True
+
+    # ---- what the client does
 
     def received(self, data: bytes) -> None:
         limit = self._exports.receiver.limits.max_body_bytes
         try:
-            self._hold.take(len(data))
+            self.hold.take(len(data))
             for message in self._reader.feed(data, limit):
                 if self._message is not None:
                     raise BadPayload("the call holds more than one message")
@@ -140,86 +135,100 @@ class ExportCall:
             self._refuse(error)
 
     def ended(self) -> None:
-        message, self._message = self._message, None
-        if message is None or not self._reader.is_empty:
+        if self._message is None or not self._reader.is_empty:
             is_cut = not self._reader.is_empty
             self._refuse(BadPayload("the message is cut short" if is_cut else "the call holds no message"))
             return
         self._stop_waiting()
-        self._exports.take(self._take(message))
+        self._exports.take(self._take())
 
     def gone(self) -> None:
         self._is_gone = True
-        self._exports.receiver.counts.gone += 1
         if self._is_waiting:
             self._release()
+            self._exports.receiver.note(self.outcome(None))
 
     def _out_of_time(self) -> None:
         self._refuse(Overloaded("the message did not arrive in time"))
 
-    async def _take(self, message: Message) -> None:
+    # ---- its steps
+
+    def admit(self) -> None:
+        super().admit()
+        self._call.is_admitted = True
+        if self.hold.requests > max(1, MAX_CALLS - self._exports.calls):
+            raise Overloaded("too many calls of this sender are under way")
+
+    def read_body(self) -> Awaitable[None]:
+        return self
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._read().__await__()
+
+    async def _read(self) -> None:
+        message, self._message = self._message, None
+        assert message is not None  # noqa: S101 since `ended`
+        self.body = message.body
+        if message.is_compressed:
+            if self._call.headers.get("grpc-encoding") != "gzip":
+                raise BadPayload("the message is compressed, and grpc-encoding does not name gzip")
+            self.body = await decompressed(message.body, gzip_blocks, self._exports.receiver.limits, self.hold)
+            self.hold.give(len(message.body))
+
+    async def call(self) -> None:
+        assert self.body is not None and self.sender is not None  # noqa: S101, PT018 since `admit` and `read`
+        self.receipt = await self._intake(self.body, json=False, sender=self.sender)
+
+    def answer(self) -> None:
+        assert self.receipt is not None  # noqa: S101 since `call`
+        remark = remark_on(self.receipt)
+        if remark is not None:
+            self._answer = partial_success("protobuf", self._signal, len(self.receipt.rejected), remark)
+
+    def span_of(self, status: int) -> tuple[str, dict[str, str]]:
+        method = self.path[1:]
+        return method, {"rpc.system": "grpc", "rpc.method": method}
+
+    async def _take(self) -> None:
         """From the message to the commit, and the answer."""
         try:
-            answer = await self._result(message)
+            for waits_for in chain((self,), self._steps):
+                if waits_for is not None:
+                    await waits_for
         except Exception as error:  # noqa: BLE001 - as above; unknown ones are retryable
             self._refuse(error)
         else:
-            self._release()
-            self._count(HTTP_OK)
-            self._call.end(last=answer)
-
-    async def _result(self, message: Message) -> bytes:
-        """The message of the answer. Raises what becomes an answer."""
-        receiver, call, hold, body = self._exports.receiver, self._call, self._hold, message.body
-        if message.is_compressed:
-            if call.headers.get("grpc-encoding") != "gzip":
-                raise BadPayload("the message is compressed, and grpc-encoding does not name gzip")
-            sent_bytes = len(body)
-            body = await decompressed(body, gzip_blocks, receiver.limits, hold)
-            hold.give(sent_bytes)
-        del message
-        self._exports.admission.ask_again(call, INGEST_SCOPE)  # the key may have been disabled meanwhile
-        hold.take_of_quota(len(body))
-        receipt = await self._intake(body, json=False, sender=sender_with(self._key, call.headers, call.remote))
-        remark = remark_on(receipt)
-        return b"" if remark is None else partial_success("protobuf", self._signal, len(receipt.rejected), remark)
+            self._end(HTTP_OK, None)
+            self._call.end(last=self._answer)
 
     def _refuse(self, error: Exception) -> None:
         """Answer the call with *error*."""
         call = self._call
-        answer, text = self._exports.receiver.decide(error, call.path, call.headers, call.remote)
+        answer, text, refusal = self._exports.receiver.refuse(self, error)
         if isinstance(error, Unauthenticated):
             call.is_admitted = False
             call.protocol.rejected()
-        if answer.status in TO_COME_AGAIN:
-            self._hold.give_back_quota()
-        self._release()
-        self._count(answer.status)
+        self._end(answer.status, refusal)
         call.end(answer.code, text, details_of(answer, text))
+
+    def _end(self, status: int, refusal: Refusal | None) -> None:
+        """*status*: of HTTP."""
+        self._release()
+        self._exports.receiver.note(self.outcome(None if self._is_gone else status, refusal))
 
     def _release(self) -> None:
         """Give up what the call holds."""
         self._stop_waiting()
         self._exports.calls -= 1
-        self._message, self._reader = None, MessageReader()
-        self._exports.receiver.heap.freed(self._hold.release())
+        self._steps.close()
+        self._message, self._reader, self.body = None, MessageReader(), None
+        self._exports.receiver.release(self.hold)
 
     def _stop_waiting(self) -> None:
         self._is_waiting = False
         if self._late is not None:
             self._late.cancel()
             self._late = None
-
-    def _count(self, status: int) -> None:
-        """Note an answer for which someone waits. *status*: of HTTP."""
-        if self._is_gone:
-            return
-        receiver, path = self._exports.receiver, self._call.path
-        receiver.counts.answers[path, status] += 1
-        receiver.counts.seconds[path].observe(perf_counter() - self._began_s)
-        if receiver.tracer is not None and self._span is not None:
-            attributes = {"rpc.system": "grpc", "rpc.method": path[1:]}
-            receiver.tracer.end(self._span, self._began_s, path[1:], attributes, status)
 
 
 def details_of(answer: Answer, message: str) -> list[tuple[bytes, bytes]]:

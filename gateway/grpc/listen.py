@@ -20,7 +20,7 @@ from gateway.grpc.reflection import SERVICES as REFLECTION_SERVICES
 from gateway.grpc.reflection import Reflection
 from gateway.grpc.streams import Begin
 from gateway.receiver.listen import OWNER_AND_GROUP, SHUTDOWN_S, Closing, bound_unix
-from gateway.receiver.server import Receiver
+from gateway.receiver.receiver import Receiver
 
 OPTION: Final = "listen.grpc"
 APPEND_S: Final = 2.0
@@ -54,7 +54,7 @@ class GrpcServer:
             self._none_left.set()
 
     def refused(self, reason: str, peer: str | None) -> None:
-        self.receiver.note_refused(HTTPStatus.BAD_REQUEST, reason, peer)
+        self.receiver.refused_unread(HTTPStatus.BAD_REQUEST, reason, peer)
 
     def for_http(self, peer: str | None) -> str:
         return self.receiver.for_http(peer)

@@ -27,7 +27,6 @@ from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.settle import HeldFrom, Settler
 from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.prices import Prices
-from gateway.senders.activity import Senders
 from gateway.sources.catalogue import sources_with
 from gateway.storage.private_files import read_or_create
 from gateway.usage_events.events import EventRules
@@ -93,7 +92,6 @@ async def open_ingest(
     itself: New,
     *,
     now_ms: Callable[[], int],
-    senders: Senders | None = None,
 ) -> Ingest:
     """Rebuild the ledger and make the intake; *stack* closes both.
     *itself* is the gateway as a device.
@@ -126,7 +124,6 @@ async def open_ingest(
         own_device=own_device,
         secrets=secrets,
         worker=worker,
-        senders=senders,
     )
     return Ingest(intake, settler, metering, events)
 
@@ -173,7 +170,6 @@ def build_intake(
     own_device: str | None = None,
     secrets: Secrets,
     worker: WorkerClient | None = None,
-    senders: Senders | None = None,
 ) -> GatewayIntake:
     """*own_device*: as `Context` has it.
 
@@ -190,7 +186,7 @@ def build_intake(
         limits=config.limits.of_parsing,
     )
     pipeline = IngestPipeline(spool, settler, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
-    return GatewayIntake(spool, pipeline, metering, devices, senders)
+    return GatewayIntake(spool, pipeline, metering, devices)
 
 
 def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:

@@ -3,7 +3,6 @@
 It fills `gateway.contract.intake.Intake`.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,8 +10,6 @@ from typing import Final
 
 import orjson
 
-from gateway.common.futures import failure_of
-from gateway.common.wall_clock import wall_ms
 from gateway.contract.errors import BadPayload, NotFound
 from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.contract.outcomes import Rejection
@@ -21,8 +18,7 @@ from gateway.contract.unit_cost import Target
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Payload
 from gateway.ingest.pipeline import IngestPipeline, Taken
-from gateway.senders.activity import Senders
-from gateway.senders.repeats import reported_once
+from gateway.senders.repeats import reported_once, sent_in
 from gateway.sources.records.envelope import positions_in
 from gateway.usage_events.intake import Metering
 from spool.store import IntakeStore
@@ -44,13 +40,9 @@ class GatewayIntake:
         pipeline: IngestPipeline,
         metering: Metering,
         devices: DeviceIntake | None = None,
-        senders: Senders | None = None,
     ) -> None:
-        """Without *devices* none is kept here: their routes are not found. *senders* notes who
-        sent what was taken.
-        """
+        """Without *devices* none is kept here: their routes are not found."""
         self._spool = spool
-        self._senders = senders or Senders(wall_ms)
         self.pipeline = pipeline
         self._metering = metering
         self._devices = devices
@@ -63,17 +55,7 @@ class GatewayIntake:
         return self.pipeline.parser.reader.reads_together
 
     def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
-        appended = self.pipeline.take_together(bodies, sender)
-        if appended is None:
-            return None
-        together, sent = appended
-
-        def note(done: "asyncio.Future[object]") -> None:
-            if failure_of(done) is None:
-                self._senders.sent_together(sender.key, "otlp.traces", sender.product, sent)
-
-        together.kept.add_done_callback(note)
-        return together
+        return self.pipeline.take_together(bodies, sender)
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return await self._take("otlp.logs", Payload("logs", body, json), sender)
@@ -90,7 +72,7 @@ class GatewayIntake:
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
         taken = await self.pipeline.take(Payload("forwarded", body), sender)
-        receipt = self._note_taken("records", len(body), taken, sender)
+        receipt = receipt_of("records", len(body), taken)
         parsed, admitted = taken.parsed, taken.admitted
         if parsed.calls is None or admitted.calls is parsed.calls:
             return receipt
@@ -101,61 +83,53 @@ class GatewayIntake:
 
     async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
         self._spool.admit(len(body))
-        return self._noted(
-            "usage_events", len(body), await self._metering.events(body, sender, are_metered=are_metered), sender
-        )
+        receipt = await self._metering.events(body, sender, are_metered=are_metered)
+        return receipt.noted("usage_events", len(body))
 
     async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        return self._noted("unit_cost", len(body), await self._metering.unit_cost(target, body, sender), sender)
+        return (await self._metering.unit_cost(target, body, sender)).noted("unit_cost", len(body))
 
     async def create_stream(self, stream: str, body: bytes, *, sender: Sender) -> Receipt:
         self._spool.admit(len(body))
-        return self._noted("unit_cost", len(body), await self._metering.create_stream(stream, body), sender)
+        return (await self._metering.create_stream(stream, body)).noted("unit_cost", len(body))
 
     async def delete_stream(self, stream: str, *, forced: bool, sender: Sender) -> Receipt:
         self._spool.admit(0)
-        return self._noted("unit_cost", 0, await self._metering.delete_stream(stream, sender, forced=forced), sender)
+        return (await self._metering.delete_stream(stream, sender, forced=forced)).noted("unit_cost", 0)
 
     async def streams(self) -> list[StreamState]:
         return await self._metering.streams()
 
     async def heartbeat(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
         receipt = await self._known_devices.heartbeat(device_id, body, sender, enrolls=enrolls)
-        return self._noted("devices", len(body), receipt, sender)
+        return receipt.noted("devices", len(body))
 
     async def ping(self, device_id: str, body: bytes, *, sender: Sender, enrolls: bool = True) -> Receipt:
-        receipt = await self._known_devices.ping(device_id, sender, enrolls=enrolls)
-        return self._noted("devices", len(body), receipt, sender)
+        return (await self._known_devices.ping(device_id, sender, enrolls=enrolls)).noted("devices", len(body))
 
     async def enroll(self, body: bytes, *, sender: Sender) -> Receipt:
-        return self._noted("devices", len(body), await self._known_devices.enroll(body), sender)
+        return (await self._known_devices.enroll(body)).noted("devices", len(body))
 
     async def _take(self, format_: str, payload: Payload, sender: Sender) -> Receipt:
         taken = await self.pipeline.take(payload, sender)
-        return self._note_taken(format_, len(payload.body), taken, sender, is_new=payload.first_line == 1)
-
-    def _note_taken(
-        self, format_: str, size_bytes: int, taken: Taken, sender: Sender, *, is_new: bool = True
-    ) -> Receipt:
-        """Note what was taken; its receipt."""
-        calls, points, *_ = taken.parsed
-        reported: Sequence[Reported] = [] if calls is None else reported_once(calls.reported, taken.repeats)
-        if points is not None:
-            reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
-        receipt = taken.receipt
-        self._senders.sent(sender.key, format_, sender.product, reported, size_bytes, receipt.items, is_new=is_new)
-        return receipt
-
-    def _noted(self, format_: str, size_bytes: int, receipt: Receipt, sender: Sender) -> Receipt:
-        self._senders.sent(sender.key, format_, sender.product, (), size_bytes, receipt.items)
-        return receipt
+        return receipt_of(format_, len(payload.body), taken, is_new=payload.first_line == 1)
 
     @property
     def _known_devices(self) -> DeviceIntake:
         if self._devices is None:
             raise NotFound("devices are not kept here")
         return self._devices
+
+
+def receipt_of(format_: str, size_bytes: int, taken: Taken, *, is_new: bool = True) -> Receipt:
+    """With what each service sent; unless it *is_new*, it is more of the request before."""
+    calls, points, *_ = taken.parsed
+    reported: Sequence[Reported] = [] if calls is None else reported_once(calls.reported, taken.repeats)
+    if points is not None:
+        reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
+    receipt = taken.receipt
+    return receipt._replace(format=format_, sent=sent_in(reported, size_bytes, receipt.items, is_new=is_new))
 
 
 def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:

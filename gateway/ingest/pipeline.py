@@ -12,7 +12,7 @@ from gateway.common.futures import failure_of
 from gateway.contract.errors import DeviceBlocked
 from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.contract.outcomes import Rejection
-from gateway.contract.parsed_payload import ParsedPayload, Sent
+from gateway.contract.parsed_payload import ParsedPayload
 from gateway.counting.calls.digest import DIGEST_BYTES, TRACE_ID_BYTES, call_ref
 from gateway.devices.intake import DeviceIntake
 from gateway.ingest.parsing.parse import Parsed, Payload
@@ -64,13 +64,6 @@ class Taken(NamedTuple):
         return Receipt(items, tuple(rejected), answer=self.admitted.answer, ignored=ignored)
 
 
-class Appended(NamedTuple):
-    """Payloads that were appended together."""
-
-    together: TakenTogether
-    sent: Sequence[Sent]
-
-
 class IngestPipeline:
     def __init__(
         self,
@@ -120,7 +113,7 @@ class IngestPipeline:
             raise DeviceBlocked(BLOCKED)
         return Taken(parsed, admitted, repeats)
 
-    def take_together(self, bodies: Sequence[bytes], sender: Sender) -> Appended | None:
+    def take_together(self, bodies: Sequence[bytes], sender: Sender) -> TakenTogether | None:
         """`take` of several payloads of spans in protobuf, where nothing but their commit is to be
         waited for: one commit for all. None, with nothing done, where each is to be taken by
         itself. Raises SpoolError.
@@ -150,7 +143,8 @@ class IngestPipeline:
                 self.append_seconds.observe(perf_counter() - began_s, len(bodies) - len(read.left))
 
         kept.add_done_callback(note)
-        return Appended(TakenTogether(kept, read.left), sent_once(read.sent, repeats))
+        receipt = Receipt(calls.items, (), format="otlp.traces", sent=sent_once(read.sent, repeats))
+        return TakenTogether(kept, read.left, receipt)
 
     def context_of(self, sender: Sender) -> Context:
         """What normalisers get besides the payload of *sender*."""

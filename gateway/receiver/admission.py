@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gateway.common.wall_clock import wall_ms
 from gateway.keys.record import KeyRecord
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.body import Hold
-from gateway.receiver.quotas import Charge, Quotas
-from gateway.receiver.recent_senders import RecentSenders
+from gateway.receiver.quotas import Quotas
 
 
 class Request(Protocol):
@@ -48,7 +46,6 @@ class Admission:
         self,
         gate: Authenticator,
         quotas: Quotas | None = None,
-        recent: RecentSenders | None = None,
         subject_in: Callable[[Any], str | None] = no_subject,
     ) -> None:
         """*subject_in*: the name in the certificate of a request's client, where that may stand for
@@ -57,22 +54,16 @@ class Admission:
         self._gate = gate
         self._subject_in = subject_in
         self.quotas = quotas or Quotas(time.monotonic)
-        self.recent = recent or RecentSenders(wall_ms)
 
-    def admit(
-        self, request: Request, path: str, scope: str, hold: Hold, shown: Sequence[str] | None = None
-    ) -> KeyRecord | None:
+    def admit(self, request: Request, scope: str, hold: Hold, shown: Sequence[str] | None = None) -> KeyRecord | None:
         """The inbound key; None on open intake. Raises what the gate raises, and OverQuota.
 
-        *path*: the route's. What the request takes of its key's quota is noted in *hold*.
+        What the request takes of its key's quota is noted in *hold*.
         """
-        headers = request.headers
-        key = self._gate.admit(headers, scope, shown, self._subject_in(request))
+        key = self._gate.admit(request.headers, scope, shown, self._subject_in(request))
         request.protocol.admitted()
         hold.belongs_to(key.key_id if key is not None else request.remote or "unix")
-        if key is None:
-            self.recent.note(request.remote or "unix", headers.get("User-Agent", ""), path)
-        else:
+        if key is not None:
             is_bounded = key.limits.bytes_per_minute is not None
             hold.charge = self.quotas.charge(key, announced_bytes(request) if is_bounded else 1)
         return key
@@ -87,17 +78,6 @@ class Admission:
         or taken of its quota.
         """
         return self._gate.admit(headers, scope)
-
-    def admitted(
-        self, key: KeyRecord | None, headers: Headers, peer: str, path: str, *, n_requests: int, n_bytes: int
-    ) -> Charge | None:
-        """Note requests of *key* that were taken together, and take them of its quota, which is
-        known to `have` them.
-        """
-        if key is None:
-            self.recent.note(peer, headers.get("User-Agent", ""), path, n_requests)
-            return None
-        return self.quotas.charge_together(key, n_requests, n_bytes)
 
     def ask_again(self, request: Request, scope: str, shown: Sequence[str] | None = None) -> None:
         """Whether it would be let in now as well: for a body that took its time, in which its

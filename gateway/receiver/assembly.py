@@ -23,9 +23,9 @@ from gateway.receiver.cors import Cors
 from gateway.receiver.forwarded import forwarded_routes
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.quotas import Quotas
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.recent_senders import MAX_SENDERS, RecentSenders
 from gateway.receiver.routes import Route, RouteTable
-from gateway.receiver.server import Receiver
 from gateway.receiver.sources import SourceAccess, source_routes
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.senders.activity import Senders
@@ -84,9 +84,9 @@ def build_receiver(
     """
     # Where no key is ever asked for, the first one shuts no one out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
-    admission = Admission(gate, Quotas(monotonic_s), recent, subject_reader(config))
-    routes, limits, cors = open_routes(config, intake, admission, further)
-    return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders, tracer=tracer)
+    admission = Admission(gate, Quotas(monotonic_s), subject_reader(config))
+    routes, limits, cors = open_routes(config, intake, further)
+    return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders, recent=recent, tracer=tracer)
 
 
 def subject_reader(config: Config) -> Callable[[web.BaseRequest], str | None]:
@@ -101,9 +101,7 @@ def certificate_subject(request: web.BaseRequest) -> str | None:
     return None if transport is None else subject_of(transport.get_extra_info("peercert"))
 
 
-def open_routes(
-    config: Config, intake: Intake, admission: Admission, further: Sequence[Route] = ()
-) -> tuple[RouteTable, Limits, Cors]:
+def open_routes(config: Config, intake: Intake, further: Sequence[Route] = ()) -> tuple[RouteTable, Limits, Cors]:
     """What a reload may change, for `Receiver.use`. Raises KeyFault for a secret that cannot be
     read.
     """
@@ -115,8 +113,8 @@ def open_routes(
         max_connections=min(config.limits.max_connections, shares_of(open_files()).senders),
     )
     cors = Cors(frozenset(config.http.cors_origins))
-    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake, admission, limits, cors)
-    own = (*otlp_routes(intake), *telemetry_routes(intake, admission), *forwarded_routes(intake, admission))
+    sources = source_routes(tuple(SOURCES.values()), access_of(config), intake)
+    own = (*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake))
     return RouteTable([*own, *sources, *further], config.http.base_path), limits, cors
 
 

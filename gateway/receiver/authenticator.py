@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from multidict import MultiMapping
 
 from gateway.contract.errors import Forbidden, Unauthenticated
+from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.intake import Sender
 from gateway.contract.scopes import Denied, decide
 from gateway.keys.key import LEGACY_MAX_CHARS
@@ -37,6 +38,7 @@ Headers = MultiMapping[str]
 
 AUTHORIZATION: Final = "Authorization"
 KEY_HEADERS: Final = ("x-api-key", "api-key")
+BATCH_HEADERS: Final = ("X-Gateway-Id", "X-Batch-Id")
 
 _SCHEME = re.compile(r"(bearer|basic)(?:[ \t]+(.*))?", re.IGNORECASE | re.DOTALL)
 
@@ -94,6 +96,28 @@ def sender_of(key: KeyRecord | None, headers: Headers, peer: str | None) -> Send
         return Sender(None, peer or "unix", product=product)
     fixes = fixed_by(key.labels) if key.labels else ()
     return Sender(key.name, peer or "unix", fixes, counted_as=key.counted_as, product=product, grant=key.grant)
+
+
+def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Sender:
+    """Who sends, and what marks the request as a repeat."""
+    sender = sender_of(key, headers, peer)
+    repeat_key = repeat_key_of(headers)
+    return sender if repeat_key is None else sender._replace(repeat_key=repeat_key, batch=batch_of(headers))
+
+
+def repeat_key_of(headers: Headers) -> str | None:
+    """The request's idempotency key, if it has one."""
+    for name in REPEAT_KEY_HEADERS:
+        value = headers.get(name, "").strip()
+        if value:
+            return value
+    return None
+
+
+def batch_of(headers: Headers) -> tuple[str, str] | None:
+    """The batch of another gateway that the request is, as that one names itself and it."""
+    gateway_id, batch_id = (headers.get(name, "").strip() for name in BATCH_HEADERS)
+    return (gateway_id, batch_id) if gateway_id and batch_id else None
 
 
 class Keys(Protocol):

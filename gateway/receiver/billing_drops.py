@@ -14,21 +14,18 @@ from gateway.contract.intake import Receipt, Sender
 from gateway.contract.scopes import DROP_SCOPE, VALIDATE_DROP_SCOPE
 from gateway.receiver.forwarded import ServiceManner, json_response
 from gateway.receiver.routes import BodyRoute, Route
-from gateway.senders.activity import Senders
 
 BASE: Final = "/v2/connections/billing/external"
 FORMAT: Final = "billing"
 """As the list of senders names it."""
 
 
-def billing_drop_routes(relay: BillingRelay, senders: Senders) -> list[Route]:
+def billing_drop_routes(relay: BillingRelay) -> list[Route]:
     def validate(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
         return relay.validate(body)
 
     async def drop(body: bytes, media: str, sender: Sender, connection: str) -> Receipt:
-        receipt = await relay.take(connection, body, sender)
-        senders.sent(sender.key, FORMAT, sender.product, (), len(body), receipt.items)
-        return receipt
+        return (await relay.take(connection, body, sender)).noted(FORMAT, len(body))
 
     manner = ServiceManner(of_connection)
     return [

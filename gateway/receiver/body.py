@@ -169,6 +169,8 @@ class Hold:
         if self._owner is not None and n_requests:
             self._budget.leave(self._owner, n_requests)
             self._n_requests -= n_requests
+        if self.charge is not None:
+            self.charge.let_go(n_requests, n_bytes)
 
     def take_of_quota(self, n_bytes: int) -> None:
         """The plain body, or its next piece. Raises OverQuota."""

@@ -13,6 +13,7 @@ under whatever key it comes.
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -34,10 +35,9 @@ from gateway.contract.scopes import (
     PING_SCOPE,
 )
 from gateway.devices.states import KNOWN
-from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
-from gateway.receiver.body import Hold
+from gateway.receiver.http_exchange import BodilessExchange, HttpExchange
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
@@ -113,7 +113,7 @@ def ping_taken(receipt: Receipt) -> web.Response:
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
-def forwarded_routes(intake: Intake, admission: Admission) -> list[Route]:
+def forwarded_routes(intake: Intake) -> list[Route]:
     """The paths of the preset `document`, but for the records of a unit-cost stream: a gateway does
     not know what others sent to it.
     """
@@ -140,7 +140,7 @@ def forwarded_routes(intake: Intake, admission: Admission) -> list[Route]:
         BodyRoute(RECORDS_PATH, INGEST_SCOPE, ServiceManner(taken), records),
         *otlp_routes(intake, OTLP_PREFIX),
         BodyRoute(EVENTS_PATH, EVENT_SCOPE, ServiceManner(taken), events),
-        *unit_cost_routes(intake, admission, UNIT_COST_PATH, ServiceManner(taken)),
+        *unit_cost_routes(intake, UNIT_COST_PATH, ServiceManner(taken)),
         BodyRoute(DEVICES_PATH, ENROLL_SCOPE, ServiceManner(device_taken), enroll),
         BodyRoute(DEVICES_PATH + "/{device_id}/heartbeat", HEARTBEAT_SCOPE, ServiceManner(device_taken), heartbeat),
         BodyRoute(DEVICES_PATH + "/{device_id}/ping", PING_SCOPE, PingManner(ping_taken), ping, takes_any_type=True),
@@ -167,11 +167,18 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
     """
     scope = operation.scope or ""
 
-    async def take(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
-        gate.admit(request.headers, scope)
-        note_admitted(request)
-        path = {parameter_name: parameter} if parameter_name else {}
-        answer = await operation.handler(store, operation.call(path=path, query=list(request.query.items())))
+    class ReadingExchange(BodilessExchange):
+        """Is not charged to a quota."""
+
+        def admit(self) -> None:
+            gate.admit(self.request.headers, scope)
+            note_admitted(self.request)
+
+    async def read(exchange: HttpExchange) -> web.StreamResponse:
+        path = {parameter_name: exchange.parameter} if parameter_name else {}
+        query = list(exchange.request.query.items())
+        answer = await operation.handler(store, operation.call(path=path, query=query))
         return json_response(orjson.dumps(answer), HTTPStatus.OK)
 
-    return RequestRoute(operation.path, scope, ServiceManner(taken), take, frozenset({"GET", "HEAD"}))
+    begin = partial(ReadingExchange, read)
+    return RequestRoute(operation.path, scope, ServiceManner(taken), begin, frozenset({"GET", "HEAD"}))

@@ -20,7 +20,6 @@ so they are known when a body was read:
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -100,6 +99,12 @@ class Charge:
         bucket.fill(size, self._quotas.now_s())
         return bucket.wait_s(1, size)
 
+    def let_go(self, n_requests: int, n_bytes: int) -> None:
+        """Give back so many of its requests: they are taken by themselves."""
+        self._quotas.give_back(self.key, n_bytes, n_requests=n_requests)
+        self._n_requests -= n_requests
+        self.taken_bytes = max(0, self.taken_bytes - n_bytes)
+
     def spend(self) -> None:
         """What was taken until now was for pieces that are on disk."""
         self._is_spent = True
@@ -116,8 +121,6 @@ class Quotas:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
-        self.refused: Counter[tuple[str, str]] = Counter()
-        """(key's name, `requests` or `bytes`) -> requests refused."""
         self._buckets: dict[str, tuple[Bucket | None, Bucket | None]] = {}
         """Key's id -> of requests, of bytes."""
 
@@ -180,8 +183,7 @@ class Quotas:
             in_bytes.left = min(in_bytes.left + n_bytes, key.limits.bytes_per_minute)
 
     def over(self, key: KeyRecord, what: str, wait_s: int) -> OverQuota:
-        """The refusal, counted."""
-        self.refused[key.name, what] += 1
+        """The refusal."""
         most = key.limits.requests_per_minute if what == "requests" else key.limits.bytes_per_minute
         return OverQuota(
             f"the API key's quota of {most} {what} a minute is used up; send the same again in {wait_s} s",

@@ -45,7 +45,7 @@ class _Seen:
 
 
 class RecentSenders:
-    """Called for each request that open intake let in; *most* 0 remembers no one."""
+    """Called for each request that open intake let in, when it ends; *most* 0 remembers no one."""
 
     def __init__(self, now_ms: Callable[[], int], *, most: int = MAX_SENDERS) -> None:
         self._now_ms = now_ms
@@ -53,12 +53,12 @@ class RecentSenders:
         self._seen: dict[tuple[str, str], _Seen] = {}
         """The one seen last stands last."""
 
-    def note(self, peer: str, user_agent: str, path: str, n_requests: int = 1) -> None:
+    def note(self, peer: str, product: str, path: str, n_requests: int = 1) -> None:
         """Remember who sent requests without a key."""
         if not self._most:
             return
         now_ms = self._now_ms()
-        who = (peer, product_of(user_agent))
+        who = (peer, product)
         seen = self._seen.pop(who, None)
         if seen is None or now_ms - seen.last_seen_ms > HOUR_MS:
             seen = _Seen(now_ms)

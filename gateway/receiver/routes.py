@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -18,7 +18,6 @@ from gateway.contract.errors import NotFound
 from gateway.contract.intake import Receipt, Sender, TakenTogether
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
-from gateway.receiver.body import Hold
 
 POST_ONLY = frozenset({"POST"})
 
@@ -64,17 +63,14 @@ class BodyRoute:
 
 @dataclass(frozen=True, slots=True)
 class RequestRoute:
-    """`take` is given the request as it comes, and admits and reads it itself
-    (`gateway.receiver.sources`).
-    """
+    """What differs in more than that."""
 
     path: str
     scope: str
-    """What `take` asks for."""
     manner: Manner
-    take: Callable[[web.BaseRequest, str, Hold], Awaitable[web.StreamResponse]]
-    """(request, the parameter or "", what it holds) -> the answer. Raises what
-    `gateway.contract.errors` names."""
+    begin: Callable[..., Any]
+    """(the receiver, request, this route, the parameter or "") -> its
+    `gateway.receiver.http_exchange.HttpExchange`."""
     methods: AbstractSet[str]
 
 

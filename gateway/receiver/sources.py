@@ -6,7 +6,7 @@ to the intake piece by piece, and the answer is in the sender's own shape. What 
 kept; what cannot is counted and stated where that shape has a place for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
@@ -15,16 +15,17 @@ from gateway.contract.errors import BadPayload, Unauthenticated
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.outcomes import Rejection
 from gateway.contract.scopes import INGEST_SCOPE
-from gateway.receiver.admission import Admission
 from gateway.receiver.auth_methods import shown_by, signature_of
-from gateway.receiver.authenticator import sender_of
-from gateway.receiver.body import Hold, Limits, read_body
+from gateway.receiver.body import read_body
 from gateway.receiver.content_encoding import decoder_for
-from gateway.receiver.cors import Cors
+from gateway.receiver.http_exchange import HeadExchange, HttpExchange
 from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import RequestRoute, Route
 from gateway.receiver.source_responses import SourceManner
-from gateway.receiver.streaming import pieces
+from gateway.receiver.steps import Waits
+from gateway.receiver.streaming import Piece, pieces
+from gateway.senders.repeats import sent_with
 from gateway.sources.source import TOKEN_PATH, Source
 
 VERIFY_HEADER = "x-vercel-verify"
@@ -50,126 +51,155 @@ NO_ACCESS = SourceAccess()
 
 
 class SourceReceiver:
-    """Takes the requests of one source."""
+    """What all requests of one source share."""
 
-    def __init__(
-        self, source: Source, access: SourceAccess, intake: Intake, admission: Admission, limits: Limits, cors: Cors
-    ) -> None:
-        self.path = source.path
-        self._source = source
-        self._signature = signature_of(source.ways_in, access.secret)
+    def __init__(self, source: Source, access: SourceAccess, intake: Intake) -> None:
+        self.source, self.intake = source, intake
+        self.signature = signature_of(source.ways_in, access.secret)
         self._shown_by = shown_by(source.ways_in, url_token=access.url_token)
-        self._intake, self._admission, self._limits, self._cors = intake, admission, limits, cors
         self.manner = SourceManner(source.answers, {VERIFY_HEADER: access.verify} if access.verify else {})
         self.methods = PUSHED_BY | TRIED_BY if access.verify else PUSHED_BY
 
-    async def take(self, request: web.BaseRequest, token: str, hold: Hold) -> web.StreamResponse:
-        """One request, to its answer. Raises what `gateway.contract.errors` names."""
+    def begin(self, receiver: Receiver, request: web.BaseRequest, route: Route, token: str) -> HttpExchange:
+        """The exchange of one request; *token*: the key in its path, or empty."""
         if request.method in TRIED_BY:
-            return self.manner.handshake()
-        self._cors.refuse_pages(request)
-        signed = self._signature is not None and self._signature.stands_in(request.headers)
-        shown = self.shown(request, token)
-        sender = self._admit(request, shown, hold, signed=signed)
-        media = self.manner.media(request.headers.get("Content-Type", ""))
-        if signed or media == "protobuf":
-            receipt = await self._take_whole(request, shown, media, sender, hold, signed=signed)
-        else:
-            receipt = await self._take_pieces(request, shown, sender, hold)
-        return self.manner.success(request, media, receipt)
+            return Handshake(receiver, request, route, token)
+        return SourceExchange(self, receiver, request, route, token)
 
-    def _refuse(self, rejected: Sequence[Rejection]) -> None:
-        """Raises BadPayload where all that a request holds is *rejected* for one reason for which
-        this source refuses it: nothing of it was kept.
-        """
-        reasons = {rejection.reason for rejection in rejected}
-        reason = reasons.pop() if len(reasons) == 1 else ""
-        if reason in self._source.refusals:
-            raise BadPayload(self._source.refusals[reason], reason=reason)
-
-    async def take_without_token(self, request: web.BaseRequest, _: str, hold: Hold) -> web.StreamResponse:
+    def begin_without_token(self, receiver: Receiver, request: web.BaseRequest, route: Route, _: str) -> HttpExchange:
         """On a path that the client chooses: what stands in it, such as a
         connection's id, is no key.
         """
-        return await self.take(request, "", hold)
+        return self.begin(receiver, request, route, "")
 
     def shown(self, request: web.BaseRequest, token: str) -> list[str]:
         """Every key that the request shows; *token* is the one in its path, or empty."""
         return self._shown_by(request.headers, token, request.raw_path.partition("?")[2])
 
-    def _admit(self, request: web.BaseRequest, shown: list[str], hold: Hold, *, signed: bool) -> Sender:
-        """Who sends.
 
-        A signed request needs no key; but a key that it shows must be right as well.
-        """
-        if signed and not shown:
-            hold.belongs_to(f"signed:{self._source.name}")
-            return Sender(f"signed:{self._source.name}", request.remote or "unix")
-        key = self._admission.admit(request, self.path, INGEST_SCOPE, hold, shown)
-        if key is None and not signed and self._signature is not None:
-            raise Unauthenticated(
-                f"the request is not signed: {self._signature.header} is missing", reason="not_signed"
-            )
-        return sender_of(key, request.headers, request.remote)
+class Handshake(HeadExchange):
+    __slots__ = ()
 
-    async def _take_whole(
-        self, request: web.BaseRequest, shown: list[str], media: str, sender: Sender, hold: Hold, *, signed: bool
-    ) -> Receipt:
-        """A body that is read to its end before anything of it is kept: a
-        signature is over all of it.
-        """
-        decode = decoder_for(request.headers.get("Content-Encoding", ""))
-        if signed and decode is not None:
+    def answer(self) -> None:
+        if isinstance(self.route.manner, SourceManner):
+            self.response = self.route.manner.handshake()
+
+
+class SourceExchange(HttpExchange):
+    """A body that is read whole is signed, as a signature is over all of it, or protobuf. Of any
+    other, each piece is on disk before the next is asked for. When one fails, the sender repeats
+    all, and what is kept counts once.
+
+    The key is asked for again with each piece: one that was disabled meanwhile takes no more.
+    """
+
+    __slots__ = ("_decode", "_first_line", "_is_signed", "_is_whole", "_of", "_pieces", "_shown", "_taken")
+
+    def __init__(
+        self, of: SourceReceiver, receiver: Receiver, request: web.BaseRequest, route: Route, token: str
+    ) -> None:
+        super().__init__(receiver, request, route, token)
+        self._of, self._shown = of, of.shown(request, token)
+        self._is_signed = of.signature is not None and of.signature.stands_in(request.headers)
+        self._pieces: AsyncIterator[Piece] | None = None
+        self._taken = 0
+        """Items that were not rejected."""
+
+    @property
+    def shown(self) -> list[str]:
+        return self._shown
+
+    def admit(self) -> None:
+        """A signed request needs no key; but a key that it shows must be right as well."""
+        headers = self.request.headers
+        self.cors.refuse_pages(self.request)
+        if self._is_signed and not self._shown:
+            self.sender = Sender(f"signed:{self._of.source.name}", self.request.remote or "unix")
+            self.hold.belongs_to(f"signed:{self._of.source.name}")
+        else:
+            super().admit()
+            if self._of.signature is not None and not self._is_signed and self.sender and self.sender.key is None:
+                text = f"the request is not signed: {self._of.signature.header} is missing"
+                raise Unauthenticated(text, reason="not_signed")
+        self.media = self._of.manner.media(headers.get("Content-Type", ""))
+        self._is_whole = self._is_signed or self.media == "protobuf"
+        self._decode = decoder_for(headers.get("Content-Encoding", ""))
+        if self._is_signed and self._decode is not None:
             raise Unauthenticated(
                 "a signed body must come without Content-Encoding: the signature is over its bytes",
                 reason="signature_wrong",
             )
-        body = await read_body(request, decode, self._limits, hold)
-        if signed and self._signature is not None and not self._signature.is_right(request.headers, body):
+
+    def read(self) -> Waits:
+        return super().read() if self._is_whole else self._read_piece()
+
+    async def read_body(self) -> None:
+        self.body = await read_body(self.request, self._decode, self.limits, self.hold)
+        signature = self._of.signature if self._is_signed else None
+        if signature is not None and not signature.is_right(self.request.headers, self.body):
             raise Unauthenticated(
                 "the signature does not fit the body and the configured secret", reason="signature_wrong"
             )
-        if shown or not signed:
-            self._admission.ask_again(request, INGEST_SCOPE, shown)
-        hold.take_of_quota(len(body))
-        if media == "protobuf":
-            return await self._intake.traces(body, json=False, sender=sender)
-        return await self._intake.source(self._source.name, body, sender=sender)
 
-    async def _take_pieces(self, request: web.BaseRequest, shown: list[str], sender: Sender, hold: Hold) -> Receipt:
-        """Each piece is on disk before the next is asked for. When one fails, the sender
-        repeats all, and what is kept counts once.
+    async def _read_piece(self) -> None:
+        if self._pieces is None:
+            self._pieces = pieces(self.request, self._decode, self.limits, self.hold)
+        self.body = None
+        piece = await anext(self._pieces, None)
+        if piece is None:
+            self.is_read = True
+        else:
+            self.body, self._first_line = piece
 
-        A body may take long, so its key is asked for again with each piece: one that was
-        disabled meanwhile takes no more.
+    def ask_again(self) -> None:
+        if self._shown or not self._is_signed:
+            super().ask_again()
+
+    async def call(self) -> None:
+        assert self.body is not None and self.sender is not None  # noqa: S101, PT018 since `admit` and `read`
+        intake, name = self._of.intake, self._of.source.name
+        if self.media == "protobuf":
+            self.receipt = await intake.traces(self.body, json=False, sender=self.sender)
+        elif self._is_whole:
+            self.receipt = await intake.source(name, self.body, sender=self.sender)
+        else:
+            more = await intake.source(name, self.body, sender=self.sender, first_line=self._first_line)
+            self.hold.spend_quota()
+            self._taken += more.items - len(more.rejected)
+            self.receipt = joined(self.receipt or Receipt(0, ()), more)
+
+    def answer(self) -> None:
+        if not self._is_whole and not self._taken and self.receipt is not None:
+            self._refuse(self.receipt.rejected)
+        super().answer()
+
+    def _refuse(self, rejected: Sequence[Rejection]) -> None:
+        """Raises BadPayload where all that a request holds is *rejected* for one reason for which
+        this source refuses it: nothing of it was kept.
         """
-        decode = decoder_for(request.headers.get("Content-Encoding", ""))
-        items = ignored = taken = 0
-        rejected: list[Rejection] = []
-        answer: Mapping[str, object] = {}
-        async for piece in pieces(request, decode, self._limits, hold):
-            self._admission.ask_again(request, INGEST_SCOPE, shown)
-            hold.take_of_quota(len(piece.body))
-            receipt = await self._intake.source(
-                self._source.name, piece.body, sender=sender, first_line=piece.first_line
-            )
-            hold.spend_quota()
-            items, ignored = items + receipt.items, ignored + receipt.ignored
-            taken += receipt.items - len(receipt.rejected)
-            rejected += receipt.rejected[: max(0, MAX_REJECTIONS_KEPT - len(rejected))]
-            answer = {**answer, **receipt.answer}
-        if not taken:
-            self._refuse(rejected)
-        return Receipt(items, tuple(rejected), answer=answer, ignored=ignored)
+        reasons, refusals = {rejection.reason for rejection in rejected}, self._of.source.refusals
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        if reason in refusals:
+            raise BadPayload(refusals[reason], reason=reason)
+
+
+def joined(receipt: Receipt, more: Receipt) -> Receipt:
+    """Of a body, with the *more* of its next piece."""
+    room = max(0, MAX_REJECTIONS_KEPT - len(receipt.rejected))
+    return Receipt(
+        receipt.items + more.items,
+        (*receipt.rejected, *more.rejected[:room]),
+        answer={**receipt.answer, **more.answer},
+        ignored=receipt.ignored + more.ignored,
+        format=more.format,
+        sent=sent_with(receipt.sent, more.sent),
+    )
 
 
 def source_routes(
     sources: Sequence[Source],
     access: Mapping[str, SourceAccess],
     intake: Intake,
-    admission: Admission,
-    limits: Limits,
-    cors: Cors,
 ) -> list[Route]:
     """The routes of all *sources*; *access* is what is configured of some, by name."""
     return [
@@ -177,7 +207,7 @@ def source_routes(
         for source in sources
         for route in routes_of(
             source,
-            SourceReceiver(source, access.get(source.name, NO_ACCESS), intake, admission, limits, cors),
+            SourceReceiver(source, access.get(source.name, NO_ACCESS), intake),
             intake,
             url_token=access.get(source.name, NO_ACCESS).url_token,
         )
@@ -185,10 +215,10 @@ def source_routes(
 
 
 def routes_of(source: Source, receiver: SourceReceiver, intake: Intake, *, url_token: bool) -> Iterator[Route]:
-    base = receiver.path
+    base = source.path
     tokens = [base + TOKEN_PATH] if url_token else []
     for path in (base, *(base + path for path in source.native_paths), *source.native_paths, *tokens):
-        take = receiver.take if path in tokens else receiver.take_without_token
-        yield RequestRoute(path, INGEST_SCOPE, receiver.manner, take, receiver.methods)
+        begin = receiver.begin if path in tokens else receiver.begin_without_token
+        yield RequestRoute(path, INGEST_SCOPE, receiver.manner, begin, receiver.methods)
     for prefix in (base, *source.otlp_prefixes, *tokens):
         yield from otlp_routes(intake, prefix, PUSHED_BY, receiver.shown)

@@ -10,7 +10,6 @@ from aiohttp import web
 from gateway.contract.errors import NothingTaken, UnsupportedMedia
 from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE
-from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
 from gateway.receiver.ready_response import SERVER
@@ -68,7 +67,7 @@ class PingManner(JsonManner):
         return "json"
 
 
-def telemetry_routes(intake: Intake, admission: Admission) -> list[Route]:
+def telemetry_routes(intake: Intake) -> list[Route]:
     """`/v1/events`, `/v1/unit-cost/…`, `/v1/devices`, and below it a
     device's heartbeat and ping.
     """
@@ -86,7 +85,7 @@ def telemetry_routes(intake: Intake, admission: Admission) -> list[Route]:
         return intake.enroll(body, sender=sender)
 
     return [
-        *unit_cost_routes(intake, admission, "/v1/unit-cost", JsonManner(ndjson=False)),
+        *unit_cost_routes(intake, "/v1/unit-cost", JsonManner(ndjson=False)),
         BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
         BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
         BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),

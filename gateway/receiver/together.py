@@ -2,17 +2,20 @@
 and committed together, and answered one by one with the same bytes.
 
 The head decides route, key, encodings and answer for all of them. A request whose body is too large
-or damaged takes the way of a single request (`Receiver.receive`). So do all of them where quota,
+or damaged takes the way of a single request (`HttpServer.receive`). So do all of them where quota,
 budget or spool have no room for the whole, so that each gets the answer that it would get alone;
 and each is refused as it would be alone where their commit fails.
 """
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
@@ -21,18 +24,19 @@ from gateway.common.futures import failure_of
 from gateway.common.repeated_requests import MAX_BYTES, RepeatedRequest
 from gateway.contract.errors import BadPayload, NotFound, TooLarge, UnsupportedMedia
 from gateway.contract.headers import REPEAT_KEY_HEADERS
-from gateway.contract.intake import TakenTogether
+from gateway.contract.intake import Sender
 from gateway.contract.otlp import media_of
+from gateway.keys.record import KeyRecord
 from gateway.receiver.answers import TO_COME_AGAIN, answer_for
-from gateway.receiver.authenticator import sender_of
-from gateway.receiver.body import INLINE_S, Hold
+from gateway.receiver.authenticator import Headers, sender_of
+from gateway.receiver.body import INLINE_S, Hold, Limits
 from gateway.receiver.content_encoding import Decode, decoder_for
 from gateway.receiver.decompression import Decompression
 from gateway.receiver.otlp import SUCCESS
-from gateway.receiver.routes import BodyRoute
-
-if TYPE_CHECKING:
-    from gateway.receiver.server import Receiver
+from gateway.receiver.outcome import NO_ROUTE, RequestOutcome
+from gateway.receiver.receiver import Receiver
+from gateway.receiver.routes import BodyRoute, Route
+from gateway.receiver.steps import Exchange, Waits, steps_of
 
 SINGLE_HEADERS: Final = ("Origin", *REPEAT_KEY_HEADERS)
 """A request with one of them is never taken with others: its answer may differ."""
@@ -43,19 +47,107 @@ UNREAD: Final = b"\xff"
 ANSWER: Final = SUCCESS["protobuf"]
 
 
-class _Begun(NamedTuple):
-    """Requests that wait for one commit."""
+class RefuseOne(Protocol):
+    """Answers one request of *route* with *error*."""
 
-    requests: Sequence[RepeatedRequest]
-    route: BodyRoute
-    hold: Hold
+    def __call__(
+        self, request: web.BaseRequest, *, route: Route, began_s: float, sender: Sender | None, error: Exception
+    ) -> Awaitable[web.StreamResponse]: ...
+
+
+class EachAlone(Exception):
+    """The requests are to be taken one by one; nothing of them was done."""
+
+
+class _Head(NamedTuple):
+    """`gateway.receiver.admission.Request` of all that share it."""
+
+    headers: Headers
+    remote: str | None
+    content_length: int | None = None
+    protocol: Any = None
+
+
+class GroupExchange(Exchange):
+    """Requests that are taken together. Nothing is waited for but their commit."""
+
+    __slots__ = ("_bodies", "_decode", "_key", "_limits", "_quotas", "left", "requests", "route")
+
+    def __init__(self, receiver: Receiver, route: BodyRoute, requests: Sequence[RepeatedRequest]) -> None:
+        head, hold = _Head(requests[0].message.headers, requests[0].peer), Hold(receiver.budget, len(requests))
+        super().__init__(head, route.path, route.scope, receiver.admission, hold, None)
+        self.route, self.requests = route, requests
+        self.left: Sequence[RepeatedRequest] = ()
+        """Those that are to be taken by themselves, no longer among `requests`."""
+        self._limits, self._quotas = receiver.limits, receiver.admission.quotas
+        self._key: KeyRecord | None = None
+        self._bodies: list[bytes] = []
+
+    def admit(self) -> None:
+        head = self.request
+        self._key = self._admission.key_of(head.headers, self.scope)
+        self.sender = sender_of(self._key, head.headers, head.remote)
+        self.hold.belongs_to(self.sender.peer if self._key is None else self._key.key_id)
+        self._decode = decoder_for(head.headers.get("Content-Encoding", ""))
+
+    def read(self) -> None:
+        self.is_read = self.receipt is not None
+        if not self.is_read:
+            self.read_body()
+
+    def read_body(self) -> None:
+        self._bodies = plain_bodies([request.body for request in self.requests], self._decode, self._limits)
+        raw_bytes = 0 if self._decode is None else sum(len(request.body) for request in self.requests)
+        self.hold.take(raw_bytes + sum(map(len, self._bodies)))
+        self.hold.give(raw_bytes)
+
+    def ask_again(self) -> None:
+        """No time has passed."""
+
+    def charge(self) -> None:
+        """Raises EachAlone where the quota has no room for the sum."""
+        if self._key is not None:
+            n_requests, n_bytes = len(self._bodies), sum(map(len, self._bodies))
+            if not self._quotas.have(self._key, n_requests, n_bytes):
+                raise EachAlone
+            self.hold.charge = self._quotas.charge_together(self._key, n_requests, n_bytes)
+
+    def call(self) -> "asyncio.Future[object]":
+        """Raises EachAlone."""
+        together, sender = self.route.call_together, self.sender
+        taken = None if together is None or sender is None else together(self._bodies, sender)
+        if taken is None:
+            raise EachAlone
+        self.receipt, left, requests = taken.receipt, frozenset(taken.left), self.requests
+        self.hold.let_go(len(left), sum(len(self._bodies[place]) for place in left))
+        self._bodies = []
+        self.left = [requests[place] for place in taken.left]
+        self.requests = [request for place, request in enumerate(requests) if place not in left]
+        for request in self.requests:
+            request.admitted()
+        return taken.kept
+
+    def answer(self) -> None:
+        answer = ANSWER.bytes_now()
+        for request in self.requests:
+            if not request.answer(answer):
+                request.handle(_ordinary)
+
+    def took_s(self) -> Sequence[float]:
+        now_s = perf_counter()
+        return [now_s - request.began_s for request in self.requests]
+
+    def span_of(self, status: int) -> tuple[str, dict[str, str]]:
+        """Where requests are sampled, none is taken with others."""
+        raise NotImplementedError
 
 
 class TogetherReceiver:
     """`gateway.common.repeated_requests.Taker` of *receiver*."""
 
-    def __init__(self, receiver: "Receiver") -> None:
+    def __init__(self, receiver: Receiver, refuse_one: RefuseOne) -> None:
         self._receiver = receiver
+        self._refuse_one = refuse_one
 
     def takes(self, message: RawRequestMessage) -> bool:
         """Whether requests with this head may differ in nothing but their bodies."""
@@ -81,94 +173,57 @@ class TogetherReceiver:
         return None if route.call_together is None else route
 
     def take(self, requests: Sequence[RepeatedRequest]) -> None:
-        for request in self._begin(requests):
+        route, peer = self._route(requests[0].message), requests[0].peer or "unix"
+        for request in requests if route is None else self._begin(route, requests):
             if not request.handle():
-                self._receiver.counts.gone += 1
+                self._receiver.note(RequestOutcome(NO_ROUTE, peer, None))
 
-    def _begin(self, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
+    def _begin(self, route: BodyRoute, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
         """Begin to take *requests*; those that are left to the way of a single request."""
-        receiver, route = self._receiver, self._route(requests[0].message)
-        if route is None:
-            return requests
-        hold = Hold(receiver.budget, len(requests))
-        begun = _Begun(requests, route, hold)
+        group = GroupExchange(self._receiver, route, requests)
+        steps = steps_of(group)
         try:
-            taken = self._take_bodies(begun)
-        except Exception as error:  # noqa: BLE001 - as in `Receiver.receive`, whose answers these are
-            if not answer_for(error).show_text:  # unforeseen: something may have been done already
-                self._end(begun, error)
+            kept = next(waits_for for waits_for in steps if waits_for is not None)
+        except Exception as error:  # noqa: BLE001 - as in `HttpServer.receive`, whose answers these are
+            if not isinstance(error, EachAlone) and not answer_for(error).show_text:
+                self._refuse(group, error)  # unforeseen: something may have been done already
                 return ()
-            taken = None
-        if taken is None:
-            hold.release()
+            group.hold.give_back_quota()
+            group.hold.release()
             return requests
-        left = frozenset(taken.left)
-        kept = [request for place, request in enumerate(requests) if place not in left]
-        begun = begun._replace(requests=kept)
-        taken.kept.add_done_callback(lambda done: self._end(begun, failure_of(done)))
-        for request in kept:
-            request.admitted()
-        return [requests[place] for place in taken.left]
+        asyncio.ensure_future(kept).add_done_callback(lambda done: self._end(group, steps, failure_of(done)))
+        return group.left
 
-    def _take_bodies(self, begun: _Begun) -> TakenTogether | None:
-        """Admit them by the head that they share, and hand their bodies on; None where each is to
-        be taken by itself.
-        """
-        requests, route, hold = begun
-        headers, peer = requests[0].message.headers, requests[0].peer or "unix"
-        admission = self._receiver.admission
-        key = admission.key_of(headers, route.scope)
-        decode = decoder_for(headers.get("Content-Encoding", ""))
-        bodies = self._plain(requests, decode)
-        sizes = list(map(len, bodies))
-        n_bytes = sum(sizes)
-        if key is not None and not admission.quotas.have(key, len(sizes), n_bytes):
-            return None
-        hold.belongs_to(peer if key is None else key.key_id)
-        raw_bytes = 0 if decode is None else sum(len(request.body) for request in requests)
-        hold.take(raw_bytes + n_bytes)
-        hold.give(raw_bytes)
-        taken = route.call_together and route.call_together(bodies, sender_of(key, headers, peer))
-        if taken is None:
-            return None
-        left_bytes = sum(sizes[place] for place in taken.left)
-        hold.let_go(len(taken.left), left_bytes)
-        n_kept = len(sizes) - len(taken.left)
-        hold.charge = admission.admitted(
-            key, headers, peer, route.path, n_requests=n_kept, n_bytes=n_bytes - left_bytes
-        )
-        return taken
-
-    def _plain(self, requests: Sequence[RepeatedRequest], decode: Decode | None) -> list[bytes]:
-        """The bodies of *requests*, decompressed; `UNREAD` for one that is too large or damaged."""
-        limits = self._receiver.limits
-        raw = [request.body if len(request.body) <= limits.max_body_bytes else UNREAD for request in requests]
-        if decode is None:
-            return raw
-        bodies, left_bytes, began_s = [], MAX_BYTES, time.thread_time()
-        for body in raw:
-            max_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
-            left_s = began_s + INLINE_S - time.thread_time()
-            bodies.append(decompressed_at_once(body, decode, max_bytes, left_s))
-            left_bytes -= len(bodies[-1])
-        return bodies
-
-    def _end(self, begun: _Begun, failure: Exception | None) -> None:
-        """Answer the requests of *begun*, whose commit ended, with *failure* where it failed."""
-        counts = self._receiver.counts
-        if failure is not None and answer_for(failure).status in TO_COME_AGAIN:
-            begun.hold.give_back_quota()
-        self._receiver.heap.freed(begun.hold.release())
+    def _end(self, group: GroupExchange, steps: Iterator[Waits], failure: Exception | None) -> None:
+        """The commit of *group* ended: answer its requests."""
         if failure is not None:
-            for request in begun.requests:
-                request.handle(self._receiver.refusing(begun.route, failure, request.began_s))
+            self._refuse(group, failure)
             return
-        counts.answers[begun.route.path, HTTPStatus.OK] += len(begun.requests)
-        observe, now_s, answer = counts.seconds[begun.route.path].observe, perf_counter(), ANSWER.bytes_now()
-        for request in begun.requests:
-            observe(now_s - request.began_s)
-            if not request.answer(answer):
-                request.handle(_ordinary)
+        self._receiver.release(group.hold)
+        self._receiver.note(group.outcome(HTTPStatus.OK.value))
+        deque(steps, maxlen=0)
+
+    def _refuse(self, group: GroupExchange, error: Exception) -> None:
+        if answer_for(error).status in TO_COME_AGAIN:
+            group.hold.give_back_quota()
+        self._receiver.release(group.hold)
+        refused = partial(self._refuse_one, route=group.route, sender=group.sender, error=error)
+        for request in group.requests:
+            request.handle(partial(refused, began_s=request.began_s))
+
+
+def plain_bodies(raw: Sequence[bytes], decode: Decode | None, limits: Limits) -> list[bytes]:
+    """*raw*, decompressed; `UNREAD` for one that is too large or damaged."""
+    raw = [body if len(body) <= limits.max_body_bytes else UNREAD for body in raw]
+    if decode is None:
+        return raw
+    bodies, left_bytes, began_s = [], MAX_BYTES, time.thread_time()
+    for body in raw:
+        max_bytes = min(MAX_PLAIN_BYTES, left_bytes, limits.max_decompressed_bytes)
+        left_s = began_s + INLINE_S - time.thread_time()
+        bodies.append(decompressed_at_once(body, decode, max_bytes, left_s))
+        left_bytes -= len(bodies[-1])
+    return bodies
 
 
 def decompressed_at_once(raw: bytes, decode: Decode, max_bytes: int, max_s: float) -> bytes:

@@ -6,6 +6,7 @@ anyone may read, or delete what others posted.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, get_args
 
@@ -23,11 +24,9 @@ from gateway.contract.scopes import (
 from gateway.contract.unit_cost import FORCE, Target
 from gateway.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.lists.memory import page_of
-from gateway.receiver.admission import Admission
-from gateway.receiver.body import Hold
+from gateway.receiver.http_exchange import BodilessExchange, HttpExchange
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.routes import BodyRoute, Manner, RequestRoute, Route
-from gateway.receiver.server import sender_with
 from gateway.usage_events.faults import REMEDIES
 from spool.unit_cost import Granularity, Kind, Operation, StreamState
 
@@ -41,9 +40,9 @@ STREAMS: Final = ListShape(
 )
 
 
-def unit_cost_routes(intake: Intake, admission: Admission, base: str, manner: Manner) -> list[Route]:
+def unit_cost_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
     """Of records and streams below *base*, `/v1/unit-cost` or as the service has it."""
-    return [*_record_routes(intake, base, manner), *_stream_routes(intake, admission, base, manner)]
+    return [*_record_routes(intake, base, manner), *_stream_routes(intake, base, manner)]
 
 
 def _record_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
@@ -68,43 +67,47 @@ def _record_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
     ]
 
 
-def _stream_routes(intake: Intake, admission: Admission, base: str, manner: Manner) -> list[Route]:
+class KeyedExchange(BodilessExchange):
+    """Needs a key also where intake is open."""
+
+    __slots__ = ()
+
+    def admit(self) -> None:
+        super().admit()
+        if self.sender is None or self.sender.key is None:
+            raise Unauthenticated("an API key is needed, also where intake is open", reason="no_key")
+
+
+def _stream_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
     one = base + "/{stream}"
 
     def create(body: bytes, media: str, sender: Sender, stream: str) -> Awaitable[Receipt]:
         return intake.create_stream(stream, body, sender=sender)
 
-    def admitted(request: web.BaseRequest, path: str, scope: str, hold: Hold) -> Sender:
-        key = admission.admit(request, path, scope, hold)
-        if key is None:
-            raise Unauthenticated("an API key is needed, also where intake is open", reason="no_key")
-        return sender_with(key, request.headers, request.remote)
-
-    async def listed(request: web.BaseRequest, parameter: str, hold: Hold) -> web.StreamResponse:
-        admitted(request, base, READ_UNIT_COST_SCOPE, hold)
-        asked = read_request(STREAMS, list(request.query.items()))
+    async def listed(exchange: HttpExchange) -> web.StreamResponse:
+        asked = read_request(STREAMS, list(exchange.request.query.items()))
         page = page_of(
             asked, await intake.streams(), field_of=_field, id_of=lambda stream: stream.stream_id, item_of=item_of
         )
         return _json(envelope(STREAMS, asked, page))
 
-    async def read(request: web.BaseRequest, stream: str, hold: Hold) -> web.StreamResponse:
-        admitted(request, one, READ_UNIT_COST_SCOPE, hold)
+    async def read(exchange: HttpExchange) -> web.StreamResponse:
         for known in await intake.streams():
-            if known.name == stream:
+            if known.name == exchange.parameter:
                 return _json({"stream": item_of(known)})
         raise StreamUnknown("stream_unknown", REMEDIES["stream_unknown"])
 
-    async def delete(request: web.BaseRequest, stream: str, hold: Hold) -> web.StreamResponse:
-        sender = admitted(request, one, DELETE_STREAM_SCOPE, hold)
-        receipt = await intake.delete_stream(stream, forced=_is_forced(request), sender=sender)
-        return manner.success(request, "json", receipt)
+    async def delete(exchange: HttpExchange) -> web.StreamResponse:
+        assert exchange.sender is not None  # noqa: S101 since `admit`
+        forced = _is_forced(exchange.request)
+        exchange.receipt = await intake.delete_stream(exchange.parameter, forced=forced, sender=exchange.sender)
+        return manner.success(exchange.request, "json", exchange.receipt)
 
     return [
-        RequestRoute(base, READ_UNIT_COST_SCOPE, manner, listed, READS),
-        RequestRoute(one, READ_UNIT_COST_SCOPE, manner, read, READS),
+        RequestRoute(base, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, listed), READS),
+        RequestRoute(one, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, read), READS),
         BodyRoute(one, CREATE_STREAM_SCOPE, manner, create, frozenset({"PUT"})),
-        RequestRoute(one, DELETE_STREAM_SCOPE, manner, delete, frozenset({"DELETE"})),
+        RequestRoute(one, DELETE_STREAM_SCOPE, manner, partial(KeyedExchange, delete), frozenset({"DELETE"})),
     ]
 
 

@@ -5,11 +5,11 @@ The hot path pays for a dictionary look-up and a few additions a request. Nothin
 kept but the name of its service.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.contract.parsed_payload import Reported, Sent
+from gateway.contract.parsed_payload import Sent
 from gateway.sources.catalogue import SOURCES
 
 MOST: Final = 1000
@@ -89,30 +89,7 @@ class Senders:
             self._add(sender, activity)
             self._next_no = max(self._next_no, activity.sender_no + 1)
 
-    def sent(
-        self,
-        key: str | None,
-        format_: str,
-        product: str,
-        reported: Sequence[Reported],
-        size_bytes: int,
-        items: int,
-        *,
-        is_new: bool = True,
-    ) -> None:
-        """Note a request that was taken, with what each service *reported* in it; without services
-        it is one that states none. Unless it *is_new*, it is more of the request before.
-        """
-        share = size_bytes if len(reported) <= 1 else size_bytes // len(reported)
-        services = reported or ((None, items, 0, 0),)
-        self.sent_together(
-            key,
-            format_,
-            product,
-            [(service, int(is_new), n_items, calls, missing, share) for service, n_items, calls, missing in services],
-        )
-
-    def sent_together(self, key: str | None, format_: str, product: str, services: Iterable[Sent]) -> None:
+    def sent(self, key: str | None, format_: str, product: str, services: Iterable[Sent]) -> None:
         """Note requests that were taken, with what each of the *services* sent in them."""
         for service, requests, items, calls, without_usage, size_bytes in services:
             activity = self._seen(key, format_, service, product)

@@ -4,10 +4,12 @@ a resend as little as the usage does. Pure.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import add
 
 import orjson
 
 from gateway.contract.parsed_payload import Reported, Sent
+from gateway.senders.activity import MOST_SERVICES, OTHER
 
 Counts = tuple[Counter[str | None], Counter[str | None]]
 """By service: calls that were repeated, and of these those without their tokens."""
@@ -33,6 +35,28 @@ def sent_once(sent: Sequence[Sent], repeats: Sequence[bytes]) -> Sequence[Sent]:
         (service, requests, items, max(0, n - calls[service]), max(0, lacking - missing[service]), size_bytes)
         for service, requests, items, n, lacking, size_bytes in sent
     ]
+
+
+def sent_in(reported: Sequence[Reported], size_bytes: int, items: int, *, is_new: bool = True) -> list[Sent]:
+    """What was *reported* in one request of *items*; without services it is one that states none.
+    Unless it *is_new*, it is more of the request before.
+    """
+    share = size_bytes if len(reported) <= 1 else size_bytes // len(reported)
+    services = reported or ((None, items, 0, 0),)
+    return [(service, int(is_new), n_items, calls, missing, share) for service, n_items, calls, missing in services]
+
+
+def sent_with(sent: Sequence[Sent], more: Sequence[Sent]) -> Sequence[Sent]:
+    """What services sent in a request, with the *more* of its next part; bounded as `Senders`."""
+    if not sent:
+        return more
+    sums = {each[0]: each for each in sent}
+    for service, *figures in more:
+        name = service if service in sums or len(sums) < MOST_SERVICES else OTHER
+        before = sums.get(name, (name, 0, 0, 0, 0, 0))
+        requests, items, calls, missing, size_bytes = map(add, before[1:], figures)
+        sums[name] = name, requests, items, calls, missing, size_bytes
+    return list(sums.values())
 
 
 def counted(records: Iterable[bytes]) -> Counts:

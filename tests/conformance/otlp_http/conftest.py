@@ -14,8 +14,9 @@ from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import RouteTable
-from gateway.receiver.server import Receiver
+from gateway.receiver.server import make_server
 from gateway.receiver.telemetry import telemetry_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 
@@ -27,9 +28,9 @@ async def base_url() -> AsyncIterator[str]:
     """A receiver on loopback with open intake, default limits, and ALLOWED_ORIGIN allowed."""
     intake = RecordingIntake()
     admission = Admission(OpenIntakeAuthenticator(check_host=True))
-    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake, admission)])
+    routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
     receiver = Receiver(routes, admission, Limits(), Cors({ALLOWED_ORIGIN}))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
+    listener = await listen(runner_for(make_server(receiver)), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     yield f"http://{listener.address}"
     await listener.close()

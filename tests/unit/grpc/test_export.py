@@ -213,7 +213,7 @@ async def test_unknown_methods_services_and_codings_are_unimplemented(channel: A
 
 async def test_keys_come_in_the_metadata_as_in_the_headers_of_http(gateway: Gateway, channel: Any) -> None:
     await called(channel, call_span("open", (1, 1)))
-    assert [sender.paths for sender in gateway.receiver.admission.recent.last_hour()] == [(TRACES,)]
+    assert [sender.paths for sender in gateway.receiver.outcomes.recent.last_hour()] == [(TRACES,)]
     good, other = [
         (await gateway.keys.create(name, Fixed(frozenset({scope})), by="ops@example.com")).secret.reveal()
         for name, scope in (("good", INGEST_SCOPE), ("other", EVENT_SCOPE))

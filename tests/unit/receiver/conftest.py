@@ -12,9 +12,10 @@ from gateway.receiver.cors import Cors
 from gateway.receiver.listen import Listener, listen, runner_for
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.quotas import Quotas
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.recent_senders import RecentSenders
 from gateway.receiver.routes import Route, RouteTable
-from gateway.receiver.server import Receiver
+from gateway.receiver.server import make_server
 from gateway.receiver.telemetry import telemetry_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 
@@ -30,7 +31,7 @@ class Served:
 
 
 Serve = Callable[..., Awaitable[Served]]
-FurtherRoutes = Callable[[RecordingIntake, Admission, Limits, Cors], list[Route]]
+FurtherRoutes = Callable[[RecordingIntake], list[Route]]
 """Routes beside those of OTLP, events and heartbeats."""
 
 
@@ -51,14 +52,12 @@ async def serve() -> AsyncIterator[Serve]:
         quotas: Quotas | None = None,
         recent: RecentSenders | None = None,
     ) -> Served:
-        intake, admission = (
-            intake or RecordingIntake(),
-            Admission(gate or OpenIntakeAuthenticator(check_host=True), quotas, recent),
-        )
+        intake = intake or RecordingIntake()
+        admission = Admission(gate or OpenIntakeAuthenticator(check_host=True), quotas)
         limits, cors = limits or Limits(), cors or Cors()
-        own = [*otlp_routes(intake), *telemetry_routes(intake, admission), *further(intake, admission, limits, cors)]
-        receiver = Receiver(RouteTable(own, base_path), admission, limits, cors)
-        listener = await listen(runner_for(receiver.make_server()), address, receiver)
+        own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake)]
+        receiver = Receiver(RouteTable(own, base_path), admission, limits, cors, recent=recent)
+        listener = await listen(runner_for(make_server(receiver)), address, receiver)
         assert listener is not None
         started.append(Served(intake, receiver, listener))
         return started[-1]

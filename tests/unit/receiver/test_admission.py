@@ -26,6 +26,7 @@ from gateway.receiver.authenticator import Authenticator, KeyAuthenticator
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.recent_senders import HOUR_MS, MAX_PATHS, RecentSender, RecentSenders, product_of
+from gateway.receiver.server import make_server
 from gateway.receiver.sources import SourceAccess, source_routes
 from gateway.sources.catalogue import SOURCES
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, protobuf_body
@@ -250,7 +251,7 @@ async def test_open_intake_remembers_who_posted_by_address_and_product_alone(sta
         await asked(client, served.url + path, **otel)
     await asked(client, f"{served.url}/v1/sources/litellm", User_Agent="litellm/1.2")
     await asked(client, f"{served.url}/v1/sources/litellm", Host="evil.example")
-    found = served.receiver.admission.recent.last_hour()
+    found = served.receiver.outcomes.recent.last_hour()
     assert [sender[:3] for sender in found] == [
         ("127.0.0.1", "litellm/1.2", ("/v1/sources/litellm",)),
         ("127.0.0.1", "OTel-OTLP-Exporter-Python/1.30.0", ("/v1/devices/{device_id}/heartbeat", "/v1/traces")),
@@ -263,16 +264,16 @@ async def test_who_shows_a_key_is_not_among_them(start: Start, client: Client, k
     served = await start(KeyAuthenticator(keys))
     await asked(client, f"{served.url}/v1/traces", Authorization=await made(keys, "team-a"))
     await asked(client, f"{served.url}/v1/traces")
-    assert served.receiver.admission.recent.last_hour() == []
+    assert served.receiver.outcomes.recent.last_hour() == []
 
 
 async def test_without_authentication_the_first_key_shuts_nobody_out(client: Client, keys: KeyStore) -> None:
     config = load_config(None, {"listen.http": "127.0.0.1:0", "auth": "none"}, {})
     receiver = build_receiver(config, RecordingIntake(), build_gate(config, keys))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
+    listener = await listen(runner_for(make_server(receiver)), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     assert (await asked(client, f"http://{listener.address}/v1/traces"))[0] == 200
-    assert receiver.admission.recent.last_hour() == []
+    assert receiver.outcomes.recent.last_hour() == []
     await listener.close()
 
 

@@ -25,6 +25,7 @@ from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
+from gateway.receiver.server import make_server
 from spool.errors import SpoolError, SpoolFull
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, json_traces_body, post, protobuf_body
 from tests.conformance.otlp_http.recording import RecordingIntake
@@ -310,7 +311,7 @@ async def test_a_path_that_nobody_serves_is_told_which_are(client: Client, keys:
     config = load_config(None, {"listen.http": "127.0.0.1:0", "http.base_path": "/in/"}, {})
     gate = build_gate(config, keys)
     listener = await listen(
-        runner_for(build_receiver(config, RecordingIntake(), gate).make_server()), config.listen.http
+        runner_for(make_server(build_receiver(config, RecordingIntake(), gate))), config.listen.http
     )
     assert listener is not None
     async with client.post(f"http://{listener.address}/in", json={}) as response:
@@ -335,7 +336,7 @@ async def test_the_configuration_builds_the_receiver_that_it_describes(client: C
     config = load_config(None, overrides, {})
     intake = RecordingIntake()
     receiver = build_receiver(config, intake, build_gate(config, keys))
-    listener = await listen(runner_for(receiver.make_server()), config.listen.http)
+    listener = await listen(runner_for(make_server(receiver)), config.listen.http)
     assert listener is not None
     url = f"http://{listener.address}/in/v1/traces"
     assert await status_of(client, url) == 200
@@ -351,7 +352,7 @@ async def test_the_configuration_builds_the_receiver_that_it_describes(client: C
 async def test_no_auth_beyond_loopback_takes_any_host(client: Client, keys: KeyStore) -> None:
     config = load_config(None, {"listen.http": "0.0.0.0:0", "auth": "none"}, {})
     receiver = build_receiver(config, RecordingIntake(), build_gate(config, keys))
-    listener = await listen(runner_for(receiver.make_server()), TcpAddress("127.0.0.1", 0), receiver)
+    listener = await listen(runner_for(make_server(receiver)), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     assert await status_of(client, f"http://{listener.address}/v1/traces", Host="gateway.example") == 200
     await listener.close()

@@ -17,8 +17,9 @@ from gateway.keys.store import KeyStore
 from gateway.receiver.assembly import build_receiver
 from gateway.receiver.authenticator import KeyAuthenticator
 from gateway.receiver.listen import bound_port, runner_for
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import BodyRoute, Route
-from gateway.receiver.server import Receiver
+from gateway.receiver.server import make_server
 from gateway.sources.catalogue import SOURCES
 from tests.support.half_sent import HalfSent, Untouched, begin_all
 
@@ -62,7 +63,7 @@ async def rig(tmp_path: Path, keys: KeyStore) -> AsyncIterator[Rig]:
     config = load_config(None, {"data_dir": str(tmp_path / "data"), **sources}, {})
     intake = Untouched(takes_together=False)
     receiver = build_receiver(config, intake, KeyAuthenticator(keys))
-    runner = runner_for(receiver.make_server())
+    runner = runner_for(make_server(receiver))
     await runner.setup()
     await TcpSite(runner, "127.0.0.1", 0, receiver).start()
     made = await keys.create("sender", EVERY_SCOPE, by=BY)

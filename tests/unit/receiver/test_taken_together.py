@@ -26,8 +26,10 @@ from gateway.receiver.body import Limits
 from gateway.receiver.cors import Cors
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.quotas import Quotas
+from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import RouteTable
-from gateway.receiver.server import Receiver
+from gateway.receiver.server import make_server
+from gateway.senders.activity import Senders
 from spool.errors import SpoolFull
 from tests.support.calls import EPOCH_MS
 from tests.support.metrics_rig import MetricsRig
@@ -133,11 +135,11 @@ class Gateway:
     def __init__(self, rig: MetricsRig, limits: Limits, *, together: bool) -> None:
         self.rig = rig
         self.keys = Keys()
-        self.senders = rig.intake._senders
+        self.senders = Senders(rig.clock)
         admission = Admission(KeyAuthenticator(self.keys), Quotas(lambda: 0.0))
         routes = RouteTable(otlp_routes(rig.intake))
         self.receiver = Receiver(routes, admission, limits, Cors(), now_ms=rig.clock, senders=self.senders)
-        self.server: Any = self.receiver.make_server()
+        self.server: Any = make_server(self.receiver)
         self.groups: list[int] = []
         if together:
             take = self.server._together._taker.take
@@ -192,7 +194,7 @@ class Gateway:
             "unforeseen": receiver.counts.unforeseen,
             "seconds": {path: seconds.read().buckets[-1][1] for path, seconds in receiver.counts.seconds.items()},
             "appended": pipeline.append_seconds.read().buckets[-1][1],
-            "over_quota": dict(receiver.admission.quotas.refused),
+            "over_quota": dict(receiver.figures().over_quota),
             "left": {key: [x and x.left for x in pair] for key, pair in receiver.admission.quotas._buckets.items()},
             "held": receiver.budget.used_bytes,
             "shares": receiver.budget._shares,
@@ -459,7 +461,7 @@ async def test_what_is_traced_is_taken_by_itself(tmp_path: Path) -> None:
         sender = sender_of(key, CIMultiDict(), "127.0.0.1")
         appended = pipeline.take_together([SPAN.body(1000)], sender)
         assert appended is not None
-        await appended.together.kept
+        await appended.kept
         pipeline.tracer = Tracer(1.0, chance=lambda: 0.0, random_bytes=bytes)
         assert pipeline.take_together([SPAN.body(1001)], sender) is None
 

@@ -461,7 +461,7 @@ async def test_senders_reach_unix_sockets(tmp_path: Path) -> None:
                 session.post("http://localhost/v1/traces", data=b"", headers=PROTOBUF) as answer,
             ):
                 assert answer.status == 200
-            peers = {sender.peer for sender in gateway.receiver.admission.recent.last_hour()}
+            peers = {sender.peer for sender in gateway.receiver.outcomes.recent.last_hour()}
             assert peers == {"unix"}
         assert not http.exists()
         assert not rpc.exists()

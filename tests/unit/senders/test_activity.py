@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import OpenIntakeAuthenticator
-from gateway.receiver.body import Limits
-from gateway.receiver.cors import Cors
 from gateway.receiver.forwarded import forwarded_routes
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.sources import source_routes
 from gateway.receiver.telemetry import telemetry_routes
 from gateway.senders.activity import MOST, MOST_SERVICES, OTHER, SenderId, Senders, format_of
 from gateway.senders.listing import sender_page
+from gateway.senders.repeats import sent_in
 from gateway.senders.store import SenderStore
 from gateway.senders.warning import warnings_of
 from gateway.sources.catalogue import SOURCES
@@ -51,11 +48,11 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 def send(senders: Senders, service: str | None = "bot", *, key: str | None = "team-a", calls: int = 1) -> None:
-    senders.sent(key, "otlp.traces", "OTel/1.0", [(service, calls, calls, 0)], 100, calls)
+    senders.sent(key, "otlp.traces", "OTel/1.0", sent_in([(service, calls, calls, 0)], 100, calls))
 
 
 def test_a_request_counts_for_each_service_in_it(senders: Senders) -> None:
-    senders.sent("k", "otlp.traces", "", [("a", 3, 2, 1), ("b", 5, 0, 0)], 80, 8)
+    senders.sent("k", "otlp.traces", "", sent_in([("a", 3, 2, 1), ("b", 5, 0, 0)], 80, 8))
     a, b = (senders.known[SenderId("k", "otlp.traces", service, "")] for service in "ab")
     assert (a.requests, a.items, a.calls, a.without_usage, a.size_bytes) == (1, 3, 2, 1, 40)
     assert (b.requests, b.items, b.calls, b.without_usage, b.size_bytes) == (1, 5, 0, 0, 40)
@@ -63,7 +60,7 @@ def test_a_request_counts_for_each_service_in_it(senders: Senders) -> None:
 
 def test_the_parts_of_one_request_are_one(senders: Senders) -> None:
     for is_new in (True, False, False):
-        senders.sent("k", "litellm", "", [("a", 10, 10, 0)], 50, 10, is_new=is_new)
+        senders.sent("k", "litellm", "", sent_in([("a", 10, 10, 0)], 50, 10, is_new=is_new))
     (activity,) = senders.known.values()
     assert (activity.requests, activity.items, activity.size_bytes) == (1, 30, 150)
 
@@ -123,10 +120,10 @@ def test_a_sender_is_silent_when_it_is_so_for_twice_as_long_as_ever(senders: Sen
 
 
 def test_calls_without_usage_are_a_warning_from_five_percent_on(senders: Senders, clock: Clock) -> None:
-    senders.sent("k", "otlp.traces", "", [("bot", 100, 100, 5)], 1, 100)
+    senders.sent("k", "otlp.traces", "", sent_in([("bot", 100, 100, 5)], 1, 100))
     (activity,) = senders.known.values()
     assert list(warnings_of(activity, "otlp.traces", clock())) == []
-    senders.sent("k", "otlp.traces", "", [("bot", 10, 10, 10)], 1, 10)
+    senders.sent("k", "otlp.traces", "", sent_in([("bot", 10, 10, 10)], 1, 10))
     (warned,) = warnings_of(activity, "otlp.traces", clock())
     assert (warned.code, warned.text) == ("missing_usage", "14 % of its calls report no tokens")
 
@@ -185,8 +182,7 @@ def test_each_route_has_its_format() -> None:
 
 def test_no_route_of_the_receiver_is_unknown() -> None:
     intake = RecordingIntake()
-    admission = Admission(OpenIntakeAuthenticator(check_host=False))
-    own = [*otlp_routes(intake), *telemetry_routes(intake, admission), *forwarded_routes(intake, admission)]
-    pushed = source_routes(tuple(SOURCES.values()), {}, intake, admission, Limits(), Cors(frozenset()))
+    own = [*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake)]
+    pushed = source_routes(tuple(SOURCES.values()), {}, intake)
     assert len(pushed) > 50
     assert [route.path for route in (*own, *pushed) if format_of(route.path) == "unknown"] == []

@@ -8,6 +8,7 @@ from gateway.contract.parsed_payload import Reported
 from gateway.senders.activity import Senders
 from gateway.senders.first_call import State, first_call
 from gateway.senders.listing import sender_page
+from gateway.senders.repeats import sent_in
 from gateway.senders.warning import REFUSED_REMEDIES
 from spool.clock import rfc3339_ms
 
@@ -25,7 +26,7 @@ class Sent:
     def took(self, items: int, calls: int, key: str | None = KEY) -> "Sent":
         self.now_ms += 1000
         reported: list[Reported] = [("checkout", items, calls, 0)] if items else []
-        self.senders.sent(key, "otlp.traces", "OTel/1.45", reported, 100, items)
+        self.senders.sent(key, "otlp.traces", "OTel/1.45", sent_in(reported, 100, items))
         return self
 
     def refused(self, reason: str, key: str | None) -> "Sent":

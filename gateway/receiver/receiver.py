@@ -1,0 +1,109 @@
+"""What all transports of senders share: limits, budget, admission, how an error is answered, and
+what is noted.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from gateway.common.heap import Heap
+from gateway.common.wall_clock import wall_ms
+from gateway.observability.metrics import WebFigures
+from gateway.observability.telemetry.tracer import SpanContext, Tracer
+from gateway.receiver.admission import Admission
+from gateway.receiver.answers import TO_COME_AGAIN, Answer
+from gateway.receiver.body import Budget, Hold, Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.outcome import Outcomes, Refusal, refusal_for, refused_unread
+from gateway.receiver.recent_senders import RecentSenders
+from gateway.receiver.routes import RouteTable
+from gateway.receiver.steps import Exchange
+from gateway.senders.activity import Senders
+
+
+class Receiver:
+    """Takes requests: over HTTP by `gateway.receiver.server`, over gRPC by `gateway.grpc`."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        admission: Admission,
+        limits: Limits,
+        cors: Cors,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+        senders: Senders | None = None,
+        recent: RecentSenders | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """*senders* notes what each sends and what is refused of it, *recent* who posts on open
+        intake; *tracer* samples requests.
+        """
+        self.outcomes = Outcomes(now_ms, senders, recent, tracer)
+        self.note = self.outcomes.note
+        self.counts, self.refused = self.outcomes.counts, self.outcomes.refused
+        self.tracer = tracer
+        self.budget = Budget(limits.max_in_flight_bytes)
+        self.admission = admission
+        self.routes = routes
+        self.limits = limits
+        self.cors = cors
+        self.heap = Heap()
+        self.http_at: str | None = None
+        self.grpc_at: str | None = None
+        """The addresses of the two listeners; None where one is off."""
+
+    def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
+        """Take requests by these from now on; those under way end by the ones they began with."""
+        self.routes, self.limits, self.cors = routes, limits, cors
+        self.budget.limit_bytes = limits.max_in_flight_bytes
+
+    def figures(self) -> WebFigures:
+        """What `gateway.observability.metrics` shows."""
+        counts = self.counts
+        return WebFigures(counts.answers, counts.unforeseen, counts.gone, self.budget.used_bytes, counts.over_quota)
+
+    def sampled(self) -> SpanContext | None:
+        """The context of a request that begins now; None where it is not sampled."""
+        return None if self.tracer is None else self.tracer.begin()
+
+    def refuse(self, exchange: Exchange, error: Exception) -> tuple[Answer, str, Refusal]:
+        """The answer to *error*, its text, and what is noted of it."""
+        answer, text, refusal = refusal_for(error, exchange.request.headers)
+        if answer.status in TO_COME_AGAIN:
+            exchange.hold.give_back_quota()
+        return answer, text, refusal
+
+    def release(self, hold: Hold) -> None:
+        """Give back what a request held."""
+        self.heap.freed(hold.release())
+
+    # ---- connections: `gateway.common.incoming.ConnectionLimits`, of each listener of senders
+
+    def max_connections(self) -> int:
+        return self.limits.max_connections
+
+    def too_many(self, peer: str | None) -> None:
+        remedy = "limits.max_connections, or fewer connections a sender"
+        self.refused_unread(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", peer, remedy)
+
+    def not_admitted(self, peer: str | None) -> None:
+        remedy = "find who opens connections and shows no key; honest senders connect again"
+        self.refused_unread(HTTPStatus.SERVICE_UNAVAILABLE, "no_key_on_connection", peer, remedy)
+
+    def for_grpc(self, peer: str | None) -> str:
+        """What a sender reads that speaks gRPC to this port; noted as refused."""
+        there = f"is on {self.grpc_at}" if self.grpc_at else "is off (listen.grpc)"
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        self.refused_unread(status, "grpc_on_http_port", peer, f"OTLP/gRPC {there}")
+        return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"
+
+    def for_http(self, peer: str | None) -> str:
+        """What a sender reads that speaks HTTP/1.1 to the gRPC port; noted as refused."""
+        there = f"is on {self.http_at}" if self.http_at else "is off (listen.http)"
+        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+        self.refused_unread(status, "http_on_grpc_port", peer, f"OTLP over HTTP {there}")
+        return f"this port speaks OTLP/gRPC; OTLP over HTTP {there}"
+
+    def refused_unread(self, status: int, reason: str, peer: str | None, remedy: str | None = None) -> None:
+        """Note what was refused before it was a request of a route."""
+        self.note(refused_unread(int(status), reason, peer, remedy))
