@@ -11,7 +11,7 @@ from yarl import URL
 from gateway.admin.address_file import Written, running_listener
 from gateway.admin.operation import AnyOperation
 from gateway.admin.session import TOKEN_FILE
-from gateway.cli.requests import Refused
+from gateway.cli.options import Refused
 from gateway.common.tls import context_to
 from gateway.config.model import Config
 from gateway.config.values import TcpAddress, UnixAddress

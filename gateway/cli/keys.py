@@ -13,9 +13,9 @@ from rich.table import Table
 
 from gateway.admin import keys
 from gateway.admin.keys import KeyOperation
-from gateway.cli.keys_commands import NONE
+from gateway.cli.options import NO_LIMIT, Refused
 from gateway.cli.printing import plain, print_table
-from gateway.cli.requests import KEYS, SERVICE_KEYS, Refused, ask
+from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
 from gateway.common.plural import plural
 from gateway.common.suggestions import nearest
 from gateway.config.model import Config
@@ -231,7 +231,7 @@ def grant_fields(asked: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
     given = {name: asked[name] for name in LIMITS if asked[name] is not None}
-    return {"limits": {name: None if value == NONE else value for name, value in given.items()}} if given else {}
+    return {"limits": {name: None if value == NO_LIMIT else value for name, value in given.items()}} if given else {}
 
 
 async def turn_key(

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from gateway.cli.groups import Group
-from gateway.cli.options import config_of, config_option, data_dir_option, json_option
+from gateway.cli.options import NO_LIMIT, config_of, config_option, data_dir_option, json_option
 from gateway.config.values import parse_size_bytes
 
 if TYPE_CHECKING:
     from gateway.cli.keys import KeyPlace
 
 Command = TypeVar("Command", bound=Callable[..., None])
-
-NONE = "none"
-"""Takes a limit away."""
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -33,8 +30,8 @@ def _limit(needed: str, parse: Callable[[str], int], *, may_go: bool) -> Callabl
     """A whole number from 1 on, as *parse* reads it; `none` where *may_go*."""
 
     def read(text: str) -> int | str:
-        if may_go and text == NONE:
-            return NONE
+        if may_go and text == NO_LIMIT:
+            return NO_LIMIT
         try:
             n = parse(text)
         except ValueError:

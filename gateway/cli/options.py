@@ -1,7 +1,9 @@
 """The options that commands share, and the configuration that they lead to."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -29,9 +31,20 @@ passphrase_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
+NO_LIMIT: Final = "none"
+"""Takes a key's limit away."""
+
 
 class Faulty(click.ClickException):
     """Ends the command with its message and exit code 1."""
+
+
+class Refused(click.ClickException):
+    """The gateway answered with an error."""
+
+    def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
+        super().__init__(str(answer.get("error", {}).get("message", f"HTTP {status}")))
+        self.answer = answer
 
 
 def read_config(

@@ -65,14 +65,6 @@ class Subject(NamedTuple, Generic[S_co]):
     """Holds the lock of the data directory. Raises SpoolLocked."""
 
 
-class Refused(click.ClickException):
-    """The gateway answered with an error."""
-
-    def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
-        super().__init__(str(answer.get("error", {}).get("message", f"HTTP {status}")))
-        self.answer = answer
-
-
 @asynccontextmanager
 async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
     async with offline_keys(config.data_dir, files, wall_ms) as keys:
