@@ -9,10 +9,11 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
-from gateway.cli.normalising import records_of_payloads
-from tests.conformance.corpus.test_traces import BEYOND_THE_PAYLOAD, arguments, billed
+from tests.conformance.corpus.counting import billed, counted, explained, sent
+from tests.conformance.corpus.explaining import check
+from tests.conformance.corpus.truths import BEYOND_THE_PAYLOAD
 from tests.support.compare import differences
-from tests.support.corpus import CANARY, Payload, Scenario, scenarios
+from tests.support.corpus import Payload, Scenario, scenarios
 
 BY_SIGNAL = {
     signal: {scenario.name: scenario for scenario in scenarios(signal)} for signal in ("traces", "logs", "metrics")
@@ -40,8 +41,8 @@ def _runs() -> list[Scenario]:
         runs.append(Scenario(name, traces[name].meta, traces[name].payloads + more + logs[name].payloads))
     for assistant, files in ASSISTANTS.items():
         parts = [_scenario(f"assistants/{assistant}/{file}") for file in files]
-        told = [part.meta for part in parts if part.payloads[0].signal == "logs"]
-        meta = {**told[0], "expected": [call for part in told for call in part["expected"]]}
+        metas = [part.meta for part in parts if part.payloads[0].signal == "logs"]
+        meta = {**metas[0], "expected": [call for each in metas for call in each["expected"]]}
         runs.append(Scenario(f"assistants/{assistant}", meta, tuple(p for part in parts[::-1] for p in part.payloads)))
     return sorted(runs, key=lambda run: run.name)
 
@@ -51,13 +52,10 @@ ORDERS = {"logs last": 1, "logs first": -1}
 
 
 async def _check(run: Scenario, payloads: Sequence[Payload]) -> list[bytes]:
-    records, receipt, outcomes = await records_of_payloads([arguments(payload) for payload in payloads])
-    found = differences(run.meta, [orjson.loads(record) for record in records])
-    assert bool(found) == (run.name in BEYOND_THE_PAYLOAD), found
-    assert not any(CANARY.encode() in record for record in records)
-    assert not receipt.rejected
-    assert outcomes["received"] == sum(n for outcome, n in outcomes.items() if outcome != "received")
-    return records
+    found = await counted(*map(sent, payloads))
+    assert bool(different := differences(run.meta, found.parsed)) == (run.name in BEYOND_THE_PAYLOAD), different
+    assert not found.rejected
+    return found.records
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -106,6 +104,11 @@ async def test_logs_that_come_one_by_one_are_the_same_calls(run: Scenario, order
     logs = [piece for payload in run.payloads if payload.signal == "logs" for piece in _log_pieces(payload)]
     assert len(logs) >= len(run.payloads) - len(others)
     await _check(run, [*others, *logs[::-1]][:: ORDERS[order]])
+
+
+@pytest.mark.parametrize("run", RUNS, ids=repr)
+async def test_all_signals_of_one_run_that_come_twice_are_explained_too(run: Scenario) -> None:
+    check(await explained(*map(sent, (*run.payloads, *run.payloads[::-1]))))
 
 
 def test_the_corpus_is_there() -> None:

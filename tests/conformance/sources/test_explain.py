@@ -7,21 +7,18 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from gateway.cli.explaining import explain_payloads
-from gateway.cli.normalising import records_of_payloads
 from gateway.contract.errors import BadPayload
 from gateway.explain.story import Field, leaves
 from gateway.sources.catalogue import SOURCES
 from gateway.sources.documents import documents_in
-from tests.conformance.corpus.test_explain import check
+from tests.conformance.corpus.counting import Sent, counted, explained
+from tests.conformance.corpus.explaining import assert_like, check
 from tests.conformance.sources import test_records_again as corpus
 from tests.conformance.sources.test_corpus import PUSHED, payload
 from tests.support.source_reading import read
 
-Sent = tuple[bytes, str, str, str]
 EXPLAINED = [path for path in PUSHED if path.parent.name in SOURCES]
 AT_THE_TOP = [
     path for path in EXPLAINED if path.suffixes != [".gz"] and path.parent.name in {"litellm", "bedrock", "databricks"}
@@ -38,13 +35,9 @@ def name(path: Path) -> str:
 
 
 async def assert_explained(*payloads: Sent) -> None:
-    explained = await explain_payloads(payloads)
-    check(explained)
-    records, _, edge = await records_of_payloads(list(payloads))
-    assert edge == explained.edge
-    assert sorted(orjson.loads(x)["record_id"] for x in records) == sorted(
-        orjson.loads(x)["record_id"] for x in explained.records
-    )
+    found = await explained(*payloads)
+    check(found)
+    assert_like(found, await counted(*payloads))
 
 
 @pytest.mark.parametrize("path", EXPLAINED, ids=name)
@@ -65,7 +58,7 @@ async def test_otlp_that_goes_to_a_source_is_explained_as_what_it_is(path: Path)
         await assert_explained(sent)
     except BadPayload:
         with pytest.raises(BadPayload):
-            await records_of_payloads([sent])
+            await counted(sent)
 
 
 @pytest.mark.parametrize("source", sorted({path.parent.name for path in EXPLAINED}))
@@ -75,7 +68,7 @@ async def test_all_that_one_gateway_sends_is_explained_together(source: str) -> 
 
 @pytest.mark.parametrize("path", EXPLAINED, ids=name)
 async def test_records_that_are_sent_on_are_explained_by_their_own_fields(path: Path) -> None:
-    records, _, _ = await records_of_payloads([payload(path)[1]])
+    records = (await counted(payload(path)[1])).records
     if records:
         await assert_explained((b"\n".join(records), "/v1/sources/records", "application/x-ndjson", ""))
 
@@ -121,21 +114,21 @@ def value_without(document: Any, paths: tuple[str, ...], source: str, field: str
 @pytest.mark.parametrize("path", AT_THE_TOP, ids=name)
 async def test_without_the_paths_passed_over_a_field_is_the_same_and_without_all_of_them_another(path: Path) -> None:
     sent = payload(path)[1]
-    explained = await explain_payloads([sent])
+    items = (await explained(sent)).items
     by_names: dict[tuple[str, tuple[str, ...]], list[tuple[str, Field, bool]]] = defaultdict(list)
-    is_read = explained.items[0].item == "entry"
+    is_read = items[0].item == "entry"
     found = {x.position: x.value for x in documents_in(sent[0]).found} if is_read else {}
-    for item in explained.items if found else ():
+    for item in items if found else ():
         is_input_only = bool(item.fields) and item.fields["operation"].value == "embeddings"
-        for field, told in item.fields.items():
-            if told.provenance.by not in {"item", "text"} or field == "cost":
+        for field, shown in item.fields.items():
+            if shown.provenance.by not in {"item", "text"} or field == "cost":
                 continue
-            passed, won = told.provenance.passed_over, told.provenance.attributes
+            passed, won = shown.provenance.passed_over, shown.provenance.attributes
             if passed:
-                by_names[item.position, passed].append((field, told, True))
+                by_names[item.position, passed].append((field, shown, True))
             if field not in NOT_ALONE and not (field == "usage.input_tokens" and is_input_only):
-                by_names[item.position, (*passed, *won)].append((field, told, False))
+                by_names[item.position, (*passed, *won)].append((field, shown, False))
     for (position, names), fields in by_names.items():
-        for field, told, stays in fields:
+        for field, shown, stays in fields:
             value = value_without(found[position], names, path.parent.name, field)
-            assert (value == told.value) == stays, (field, names)
+            assert (value == shown.value) == stays, (field, names)

@@ -15,7 +15,7 @@ from gateway.contract.errors import BadPayload
 from gateway.explain.entries import explain_entries
 from gateway.explain.story import Explanation
 from gateway.sources.catalogue import SOURCES
-from tests.conformance.corpus.test_explain import check
+from tests.conformance.corpus.explaining import check
 from tests.support.source_reading import CONTEXT, read
 from tests.unit.sources.test_aperture import hook
 from tests.unit.sources.test_azure_apim import diagnostic

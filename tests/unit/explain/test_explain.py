@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from exporters.otlp.encode import encode_spans
 from gateway.cli.explaining import explain_payloads, printed
 from gateway.cli.main import main
-from gateway.explain.story import Explanation
+from gateway.explain.story import Explanation, as_object
 from gateway.normalise.traced import UNSHOWN
 from tests.conformance.exporters.test_otlp import FULL
 from tests.support.metrics import Export
@@ -395,3 +395,11 @@ async def test_the_providers_object_and_the_total_are_named_as_the_proof() -> No
     assert explanation.input is not None
     assert (explanation.input.basis, explanation.input.sum) == ("exclusive", "100 + 40")
     assert "the stated total proves" in explanation.input.why
+
+
+def test_the_object_that_is_printed_holds_what_the_docs_say() -> None:
+    item = Explanation(0, "resourceSpans[0].scopeSpans[0].spans[0]", "span")
+    assert list(as_object(item)) == [
+        "position", "item", "name", "fate", "reason", "because", "of", "convention", "chosen_by", "record_id",
+        "record_id_from", "input", "output", "fields",
+    ]  # fmt: skip

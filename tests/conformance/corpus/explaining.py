@@ -1,5 +1,5 @@
-"""What `normalise --explain` states of every captured payload: the record's own values, the count's
-own outcomes, no content.
+"""What holds of the explanation of any payloads: the record's own values, the count's own
+outcomes, no content.
 """
 
 from collections import Counter
@@ -7,21 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
-from gateway.cli.explaining import Explained, explain_payloads, printed
-from gateway.cli.normalising import records_of_payloads
+from gateway.cli.explaining import Explained, printed
 from gateway.decode.otlp_protobuf import decode_traces
-from gateway.explain.story import Explanation, as_object, leaves
+from gateway.explain.story import Explanation, leaves
 from gateway.normalise.context import Context
 from gateway.normalise.traces import normalise_traces
-from tests.conformance.corpus.test_all_signals import RUNS
-from tests.conformance.corpus.test_traces import arguments
-from tests.support.corpus import CANARY, Scenario, scenarios
+from tests.conformance.corpus.counting import Counted
+from tests.support.corpus import CANARY, Scenario
 
-ALL = [*scenarios("traces"), *scenarios("logs"), *scenarios("metrics")]
 OUTCOMES = ("kept", "duplicate", "suppressed", "rejected", "ignored")
 CONTEXT = Context(1_767_607_203_000, "2026-01-05T10:00:03.000Z", peer="normalise")
 
@@ -76,20 +72,12 @@ def assert_input(item: Explanation, record: dict[str, Any]) -> None:
         assert sum(map(int, item.output.sum.split(" + "))) == record["usage"]["output_tokens"]
 
 
-@pytest.mark.parametrize("scenario", ALL, ids=lambda x: f"{x.name}.{x.payloads[0].signal}")
-async def test_an_explanation_says_what_the_record_and_the_count_say(scenario: Scenario) -> None:
-    payloads = [arguments(payload) for payload in scenario.payloads]
-    explained = await explain_payloads(payloads)
-    check(explained)
-    records, _, edge = await records_of_payloads(payloads)
-    assert edge == explained.edge
-    assert {orjson.loads(x)["record_id"] for x in records} == {orjson.loads(x)["record_id"] for x in explained.records}
-
-
-@pytest.mark.parametrize("run", RUNS, ids=repr)
-async def test_all_signals_of_one_run_that_come_twice_are_explained_too(run: Scenario) -> None:
-    payloads = [arguments(payload) for payload in (*run.payloads, *run.payloads[::-1])]
-    check(await explain_payloads(payloads))
+def assert_like(explained: Explained, counted: Counted) -> None:
+    """What is explained is what is counted without an explanation."""
+    assert explained.edge == counted.outcomes
+    assert sorted(orjson.loads(x)["record_id"] for x in explained.records) == sorted(
+        x["record_id"] for x in counted.parsed
+    )
 
 
 # ---- the names that are said to have won
@@ -123,11 +111,10 @@ def value_without(request: ExportTraceServiceRequest, names: set[str], path: str
     return leaves(dict(calls[0].record)).get(path) if calls else None
 
 
-@pytest.mark.parametrize("scenario", [x for x in ALL if x.payloads[0].signal == "traces"], ids=repr)
-async def test_without_the_names_passed_over_a_field_is_the_same_and_without_all_of_them_another(
-    scenario: Scenario,
-) -> None:
-    explained = await explain_payloads([arguments(payload) for payload in scenario.payloads])
+def assert_names(scenario: Scenario, explained: Explained) -> None:
+    """Without the names that were passed over each field of a span's record is the same. Without
+    all of them it is another.
+    """
     items = {(item.payload, item.position): item for item in explained.items}
     for number, position, request in spans(scenario):
         for path, field in items[number, position].fields.items():
@@ -141,15 +128,3 @@ async def test_without_the_names_passed_over_a_field_is_the_same_and_without_all
             assert value_without(request, passed, path) == field.value, path
             if path not in {"operation", "provider"}:  # the model, or nothing at all, may state the same
                 assert value_without(request, passed | won, path) != field.value, path
-
-
-def test_the_object_that_is_printed_holds_what_the_docs_say() -> None:
-    told = Explanation(0, "resourceSpans[0].scopeSpans[0].spans[0]", "span")
-    assert list(as_object(told)) == [
-        "position", "item", "name", "fate", "reason", "because", "of", "convention", "chosen_by", "record_id",
-        "record_id_from", "input", "output", "fields",
-    ]  # fmt: skip
-
-
-def test_the_corpus_is_there() -> None:
-    assert len(ALL) > 400
