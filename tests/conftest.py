@@ -7,24 +7,22 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 from tests.support.drawing import SEED, drawn_for, set_up_hypothesis
+from tests.support.durations import Recorder, durations, expected_s
 
 set_up_hypothesis()
 
-LONGEST = (
-    "tests/e2e/test_litellm_proxy.py",
-    "tests/e2e/test_real_clients.py",
-    "tests/fault/test_torture.py",
-    "tests/fault/test_unit_cost_totals.py",
-    "tests/e2e/test_device_mode.py",
-)
-"""Files that take two minutes and more: begun last, one alone would be what a run ends with."""
-PROCESSES = ("tests/fault", "tests/e2e", "tests/browser")
-"""Folders of tests that start processes; a run ends with small ones, which fill every worker."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store-durations", action="store_true", help="write tests/data/durations.txt")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if SEED:
         config.option.hypothesis_seed = SEED  # before its plug-in looks, which was there before
+    if config.option.store_durations and not hasattr(config, "workerinput"):  # the workers report to this process
+        if config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args):
+            raise pytest.UsageError("--store-durations measures whole files: leave out -k, -m and ::")
+        config.pluginmanager.register(Recorder())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -45,15 +43,9 @@ def chance(request: pytest.FixtureRequest) -> Random:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, then processes, then files of many tests; within one, by lines."""
-    tests_in = Counter(file_of(item) for item in items)
-    first = {file: number for number, file in enumerate(LONGEST)}
-
-    def place(item: pytest.Item) -> tuple[int, bool, int]:
-        file = file_of(item)
-        return first.get(file, len(first)), not file.startswith(PROCESSES), -tests_in[file]
-
-    items.sort(key=place)
+    """The longest files first, so that no worker ends a run alone; within one, by lines."""
+    measured, tests_in = durations(), Counter(map(file_of, items))
+    items.sort(key=lambda item: (-expected_s(file_of(item), measured), -tests_in[file_of(item)]))
 
 
 def file_of(item: pytest.Item) -> str:

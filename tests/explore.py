@@ -22,7 +22,7 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from tests.conftest import PROCESSES
+from tests.support.durations import PROCESSES
 
 ROOT = Path(__file__).parent.parent
 STORED = ROOT / "tests" / "data" / "explored.txt"
