@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypedDict
 
 from pydantic import ConfigDict, Field
 
@@ -17,6 +17,7 @@ from gateway.admin.operation import Answer, Call, Operation
 from gateway.archive.staging import stage
 from gateway.common.body import Body
 from gateway.contract.errors import Unauthenticated
+from gateway.contract.json_types import Time
 from gateway.storage.database import Database
 from spool.clock import rfc3339_ms
 from spool.store import Snapshots, Spool
@@ -26,6 +27,13 @@ class Staged(NamedTuple):
     folder: Path
     taken_ms: int
     """Wall clock: the one moment that the copies are of."""
+
+
+class StagedBackup(TypedDict):
+    folder: str
+    """Holds the copies, 0700, until the caller or the next backup deletes it."""
+    taken_at: Time
+    """The moment that all copies are of."""
 
 
 class BackupSource(Protocol):
@@ -79,7 +87,7 @@ class LiveBackup:
             return await self._spool.snapshot(others), self._now_ms()
 
 
-async def begin(backup: BackupSource, call: Call[Stage]) -> dict[str, Any]:
+async def begin(backup: BackupSource, call: Call[Stage]) -> StagedBackup:
     work_dir = call.body.work_dir
     staged = await backup.stage(None if work_dir is None else Path(work_dir))
     if not call.is_admitted():
@@ -92,6 +100,6 @@ BEGIN: Final = Operation(
     method="POST", path="/v2/backup", id="beginBackup", tag="Spool",
     summary="Copy all databases, keys and secrets, as of one moment, into a private folder of this machine",
     text="`telemetry-gateway backup` makes one file of the folder and deletes it; it holds secrets.",
-    handler=begin, body=Stage, is_body_needed=False, answer=Answer("The copies are on disk.", "StagedBackup"),
+    handler=begin, body=Stage, is_body_needed=False, answer=Answer("The copies are on disk.", StagedBackup),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[BackupSource, Any], ...]] = (BEGIN,)

@@ -4,16 +4,34 @@ Beside the admin token and a session, an inbound key with the operation's own sc
 The state is served to keys on the senders' port too (`gateway.receiver.forwarded`).
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from gateway.admin.operation import Answer, Call, Listed, Operation
 from gateway.budgets.body import BudgetChange, NewBudget
 from gateway.budgets.book import Budgets, Standing
-from gateway.budgets.listing import BUDGET_LIST, Clock, alert_item, budget_item, budget_page, state_item
+from gateway.budgets.listing import (
+    BUDGET_LIST,
+    BudgetDetail,
+    BudgetJson,
+    BudgetState,
+    Clock,
+    alert_item,
+    budget_item,
+    budget_page,
+    state_item,
+)
 from gateway.lists.conventions import envelope, read_request
 
 MOST_ALERTS: Final = 100
 """That the answer of one budget shows."""
+
+
+class BudgetAnswer(TypedDict):
+    budget: BudgetDetail
+
+
+class BudgetStateAnswer(TypedDict):
+    state: BudgetState
 
 
 async def listed(budgets: Budgets, call: Call[None]) -> dict[str, Any]:
@@ -22,15 +40,15 @@ async def listed(budgets: Budgets, call: Call[None]) -> dict[str, Any]:
     return envelope(BUDGET_LIST, request, budget_page(await budgets.standings(), request, clock_of(budgets)))
 
 
-async def create(budgets: Budgets, call: Call[NewBudget]) -> dict[str, Any]:
+async def create(budgets: Budgets, call: Call[NewBudget]) -> BudgetAnswer:
     return await one(budgets, await budgets.create(call.body, by=call.by))
 
 
-async def show(budgets: Budgets, call: Call[None]) -> dict[str, Any]:
+async def show(budgets: Budgets, call: Call[None]) -> BudgetAnswer:
     return await one(budgets, await budgets.standing(call.path["budget_id"]))
 
 
-async def change(budgets: Budgets, call: Call[BudgetChange]) -> dict[str, Any]:
+async def change(budgets: Budgets, call: Call[BudgetChange]) -> BudgetAnswer:
     return await one(budgets, await budgets.change(call.path["budget_id"], call.body, by=call.by))
 
 
@@ -38,12 +56,12 @@ async def delete(budgets: Budgets, call: Call[None]) -> None:
     await budgets.delete(call.path["budget_id"])
 
 
-async def state(budgets: Budgets, call: Call[None]) -> dict[str, Any]:
+async def state(budgets: Budgets, call: Call[None]) -> BudgetStateAnswer:
     """From memory: asked before every call of an AI gateway."""
     return {"state": state_item(await budgets.standing(call.path["budget_id"]), clock_of(budgets))}
 
 
-async def one(budgets: Budgets, standing: Standing) -> dict[str, Any]:
+async def one(budgets: Budgets, standing: Standing) -> BudgetAnswer:
     """The budget with its latest alerts."""
     alerts = await budgets.alerts(standing.budget.budget_id)
     item = budget_item(standing, clock_of(budgets))
@@ -63,22 +81,22 @@ _ONE: Final = BUDGETS + "/{budget_id}"
 
 LIST: Final = Operation(
     method="GET", path=BUDGETS, id="listBudgets", summary="Budgets, each with what is spent", tag=_TAG,
-    scope="budgets:read_budgets", handler=listed, answer=Listed(BUDGET_LIST, "Budget"),
+    scope="budgets:read_budgets", handler=listed, answer=Listed(BUDGET_LIST, BudgetJson),
 )  # fmt: skip
 CREATE: Final = Operation(
     method="POST", path=BUDGETS, id="createBudget", summary="Make a budget", tag=_TAG,
     scope="budgets:create_budget", handler=create, body=NewBudget, errors=(409, 503),
-    answer=Answer("The budget is made, and compared with what is counted.", "BudgetAnswer", 201),
+    answer=Answer("The budget is made, and compared with what is counted.", BudgetAnswer, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readBudget", summary="One budget with its latest alerts", tag=_TAG,
-    scope="budgets:read_budget", handler=show, answer=Answer("The budget.", "BudgetAnswer"),
+    scope="budgets:read_budget", handler=show, answer=Answer("The budget.", BudgetAnswer),
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeBudget", tag=_TAG, summary="Change some of its fields",
     text="A threshold that alerted in this period alerts again only if this change made it no longer crossed.",
     scope="budgets:update_budget", handler=change, body=BudgetChange, errors=(409, 503),
-    answer=Answer("The budget as it is now.", "BudgetAnswer"),
+    answer=Answer("The budget as it is now.", BudgetAnswer),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteBudget", tag=_TAG, summary="Delete it with its alerts",
@@ -88,7 +106,7 @@ STATE: Final = Operation(
     method="GET", path=_ONE + "/state", id="readBudgetState", tag=_TAG,
     summary="What is spent and left, and whether to stop",
     text="Answered from memory: for the hooks of AI gateways.",
-    scope="budgets:read_budget", handler=state, answer=Answer("The state.", "BudgetStateAnswer"),
+    scope="budgets:read_budget", handler=state, answer=Answer("The state.", BudgetStateAnswer),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Budgets, Any], ...]] = (LIST, CREATE, SHOW, CHANGE, DELETE, STATE)

@@ -1,10 +1,9 @@
 """The operation on settled calls: what became of each call that the spool still keeps, and why."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from gateway.admin.operation import Call, Json, Listed, Operation
+from gateway.admin.operation import Call, Listed, Operation
 from gateway.explain.outcomes import BECAUSE
 from gateway.lists.conventions import (
     BadListRequest,
@@ -20,10 +19,10 @@ from gateway.lists.conventions import (
 )
 from gateway.observability.settled_calls import Found, Place, Search
 from gateway.observability.tap import FILTERS as TAP_FILTERS
-from gateway.observability.tap import Line
+from gateway.observability.tap import Line, Outcome
 from spool.store import SettledReader
 
-OUTCOMES: Final = ("kept", "duplicate", "suppressed", "rejected", "ignored")
+OUTCOMES: Final = get_args(Outcome)
 CALL_LIST: Final = ListShape(
     root="calls",
     sort_keys=(),
@@ -37,6 +36,11 @@ CALL_LIST: Final = ListShape(
 
 _PLACE: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
 """`Place.before_seq` and `passed_over`, as a cursor holds them; its row id is `newer`."""
+
+
+class SettledCall(Line):
+    because: str | None
+    """The reason in words."""
 
 
 async def listed(spool: SettledReader, call: Call[None]) -> dict[str, Any]:
@@ -85,41 +89,12 @@ def because(line: Line) -> str | None:
 
 CALLS: Final = "/v2/calls"
 
-_TEXT: Final[Json] = {"type": ["string", "null"]}
-_COUNT: Final[Json] = {"type": ["integer", "null"], "minimum": 0}
-_CALL: Final[Mapping[str, Json]] = {
-    "at": {**_TEXT, "description": "The start of the call."},
-    "received_at": _TEXT,
-    "outcome": {"type": "string", "enum": list(OUTCOMES)},
-    "reason": {**_TEXT, "description": "As in the reasons of the status; null for a call of its own."},
-    "because": {**_TEXT, "description": "The reason in words."},
-    "kind": _TEXT,
-    "operation": _TEXT,
-    "provider": _TEXT,
-    "model": _TEXT,
-    "status": _TEXT,
-    "usage": {**_TEXT, "description": "Whether the sender stated the tokens."},
-    "input_tokens": _COUNT,
-    "cache_read_input_tokens": _COUNT,
-    "output_tokens": _COUNT,
-    "cost": {"description": "Amount, currency, and who states it; null where it is unknown."},
-    "duration_ms": {"type": ["number", "null"]},
-    "key": _TEXT,
-    "team": _TEXT,
-    "project": _TEXT,
-    "service": _TEXT,
-    "device": _TEXT,
-    "source": {**_TEXT, "description": "The format in which it was reported."},
-    "record_id": _TEXT,
-}
-CALL: Final[Json] = {"type": "object", "required": list(_CALL), "properties": dict(_CALL)}
-
 LIST: Final = Operation(
     method="GET", path=CALLS, id="listCalls", tag="Usage",
     summary="Calls that settled and are still kept, the newest first, and why each was counted as it was",
     text="No content, no user. A request reads 8 MiB of records at most. So a page may hold fewer calls than its"
     " `limit`, or none, while `next_cursor` goes on with older ones. `total_count` and `page_count` are null where"
     " more than 2 MiB of records follow the page.",
-    handler=listed, answer=Listed(CALL_LIST, "SettledCall"),
+    handler=listed, answer=Listed(CALL_LIST, SettledCall),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[SettledReader, Any], ...]] = (LIST,)

@@ -3,10 +3,11 @@
 A key asks here what the admin token asks of `GET /v2/usage`.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
-from gateway.admin.operation import Answer, Call, Json, Listed, Operation
+from gateway.admin.operation import Answer, Call, Listed, Operation
 from gateway.admin.usage import ANSWER_KEYS, PARAMETERS, object_schema, show
+from gateway.contract.json_types import Count, Schema
 from gateway.contract.scopes import READ_COSTS_SCOPE, READ_DIMENSIONS_SCOPE
 from gateway.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.lists.memory import page_of
@@ -27,6 +28,16 @@ DIMENSION_LIST: Final = ListShape(
 )
 
 
+class BillingDimension(TypedDict):
+    name: str
+    values: Annotated[list[str], Schema(maxItems=MOST_NAMES)]
+    """Those that cost most."""
+    value_count: Count
+    """Of all that are known, also beyond the first 100."""
+    has_unknown: bool
+    """Some calls have no name of this dimension."""
+
+
 async def costs(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
     """As `GET /v2/usage`, the rows as `costs`. Raises BadListRequest, Overloaded."""
     found = await show(queries, call)
@@ -45,8 +56,7 @@ async def dimensions(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
     return envelope(DIMENSION_LIST, request, page._replace(items=items))
 
 
-async def names_of(queries: UsageQueries, dimension: Any) -> Json:
-    """What `BillingDimension` in the description of the API holds."""
+async def names_of(queries: UsageQueries, dimension: Any) -> BillingDimension:
     within = TimeRange.last_days(DEFAULT_DAYS, queries.now_ms())
     found = await queries.by(dimension, within=within, limit=MOST_NAMES)
     unknown = await queries.by(dimension, within=within, where={dimension: (Absent.UNKNOWN,)}, limit=1)
@@ -74,6 +84,6 @@ LIST_COSTS: Final = Operation(
 LIST_DIMENSIONS: Final = Operation(
     method="GET", path="/v2/billing/dimensions", id="listDimensions", tag=_TAG,
     summary=f"Dimensions of cost, each with its names of the last {DEFAULT_DAYS} days, by cost",
-    scope=READ_DIMENSIONS_SCOPE, handler=dimensions, answer=Listed(DIMENSION_LIST, "BillingDimension"),
+    scope=READ_DIMENSIONS_SCOPE, handler=dimensions, answer=Listed(DIMENSION_LIST, BillingDimension),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (LIST_COSTS, LIST_DIMENSIONS)

@@ -3,18 +3,19 @@
 `since` and `until` are a time, or a duration before now.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple, cast, get_args
+from typing import Annotated, Any, Final, NamedTuple, TypedDict, cast, get_args
 
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field
 
-from gateway.admin.operation import Answer, Call, Json, Listed, Operation
+from gateway.admin.operation import Answer, Call, Listed, Operation
 from gateway.common.body import Body
 from gateway.config.values import parse_duration_s
 from gateway.contract.errors import BadPayload, NotFound
+from gateway.contract.json_types import Count, Time
 from gateway.lists.conventions import (
     BadListRequest,
     CursorPosition,
@@ -129,6 +130,50 @@ def _tuple_of(value: str | list[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+# ---- answers
+
+
+class DeadLetterJson(TypedDict):
+    id: int
+    lane: Lane
+    reason: str
+    """The upstream's code."""
+    message: str | None
+    """The upstream's message."""
+    buried_at: Time
+    bytes: Count
+    record_id: str | None
+
+
+class DeadLetterWithRecord(DeadLetterJson):
+    record: Mapping[str, Any] | None
+    """As it would be sent. Null for bytes that are no record."""
+
+
+class Replayed(TypedDict):
+    replayed: Mapping[Lane, Count]
+    """Lane -> records."""
+    skipped: Count
+    missing: Sequence[int]
+    """Ids of the request that no dead letter has."""
+
+
+class Dropped(TypedDict):
+    dropped: Count
+    missing: Sequence[int]
+    """Ids of the request that no dead letter has."""
+
+
+class Resent(TypedDict):
+    replayed: Mapping[Lane, Count]
+    """Lane -> records."""
+
+
+class WouldResend(TypedDict):
+    would_replay: Mapping[Lane, Count]
+    """Lane -> records."""
+
+
 # ---- handlers
 
 
@@ -159,7 +204,7 @@ def _filtered(request: ListRequest, now_ms: int) -> Chosen:
     return Chosen(filters.get("lane", ()), filters.get("reason", ()), moment("since"), moment("until"))
 
 
-async def show(store: DeadLetterRequests, call: Call[None]) -> dict[str, Any]:
+async def show(store: DeadLetterRequests, call: Call[None]) -> DeadLetterWithRecord:
     text = call.path["id"]
     id_ = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_ID_CHARS else 0
     found = await store.letters.find(Chosen(ids=(id_,)), most=1)
@@ -168,14 +213,14 @@ async def show(store: DeadLetterRequests, call: Call[None]) -> dict[str, Any]:
     return {**item(found[0]), "record": record_of(found[0])}
 
 
-async def replay(store: DeadLetterRequests, call: Call[Choice]) -> dict[str, Any]:
+async def replay(store: DeadLetterRequests, call: Call[Choice]) -> Replayed:
     chosen = call.body.chosen(store.now_ms())
     missing = await store.letters.missing(chosen.ids)
     requeued = await store.letters.replay_dead_letters(chosen, call.body.limit)
     return {"replayed": requeued.replayed, "skipped": requeued.skipped, "missing": missing}
 
 
-async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> dict[str, Any]:
+async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> Dropped:
     chosen = call.body.chosen(store.now_ms())
     if chosen.is_all and not call.body.all:
         raise BadPayload(
@@ -185,7 +230,7 @@ async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> dict[str, A
     return {"dropped": await store.letters.drop_dead_letters(chosen, call.body.limit), "missing": missing}
 
 
-async def resend(store: DeadLetterRequests, call: Call[Resend]) -> dict[str, Any]:
+async def resend(store: DeadLetterRequests, call: Call[Resend]) -> Resent | WouldResend:
     since_ms = moment_ms(call.body.since, store.now_ms())
     lanes = _tuple_of(call.body.lane) or (AI_TELEMETRY,)
     if call.body.dry_run:
@@ -235,7 +280,7 @@ class _Rows:
         return item(row)
 
 
-def item(letter: DeadLetter) -> dict[str, Any]:
+def item(letter: DeadLetter) -> DeadLetterJson:
     """An item of the list."""
     record = record_of(letter)
     return {
@@ -264,48 +309,33 @@ LETTERS: Final = "/v2/dead-letters"
 RESEND_PATH: Final = "/v2/replay"
 
 _TAG: Final = "Dead letters"
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_BY_LANE: Final = {"type": "object", "additionalProperties": _COUNT, "description": "Lane -> records."}
-_MISSING: Final = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "description": "Ids of the request that no dead letter has.",
-}
-
-
-def _object(**properties: Json) -> Json:
-    return {"type": "object", "required": list(properties), "properties": properties}
-
 
 LIST: Final = Operation(
     method="GET", path=LETTERS, id="listDeadLetters", summary="Dead letters", tag=_TAG,
-    handler=listed, answer=Listed(list_shape([], []), "DeadLetter"),
+    handler=listed, answer=Listed(list_shape([], []), DeadLetterJson),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=LETTERS + "/{id}", id="readDeadLetter", tag=_TAG,
     summary="One dead letter with its record, which holds no prompt",
     handler=show, parameters={"id": {"type": "integer", "minimum": 1}},
-    answer=Answer("The dead letter.", "DeadLetterWithRecord"),
+    answer=Answer("The dead letter.", DeadLetterWithRecord),
 )  # fmt: skip
 REPLAY: Final = Operation(
     method="POST", path=LETTERS + "/replay", id="replayDeadLetters", tag=_TAG,
     summary="Make dead letters pending again; without a choice, all of them",
     handler=replay, body=Choice, is_body_needed=False,
-    answer=Answer("They are pending.", _object(replayed=_BY_LANE, skipped=_COUNT, missing=_MISSING)),
+    answer=Answer("They are pending.", Replayed),
 )  # fmt: skip
 DROP: Final = Operation(
     method="POST", path=LETTERS + "/drop", id="dropDeadLetters", tag=_TAG,
     summary="Delete dead letters for good; they stay counted",
-    handler=drop, body=DropChoice, answer=Answer("They are deleted.", _object(dropped=_COUNT, missing=_MISSING)),
+    handler=drop, body=DropChoice, answer=Answer("They are deleted.", Dropped),
 )  # fmt: skip
 RESEND: Final = Operation(
     method="POST", path=RESEND_PATH, id="replayDelivered", tag=_TAG,
     summary="Send delivered records once more, as far as they are still on disk",
     handler=resend, body=Resend,
-    answer=Answer(
-        "They are to be sent; of a dry run, how many would be.",
-        {"oneOf": [_object(replayed=_BY_LANE), _object(would_replay=_BY_LANE)]},
-    ),
+    answer=Answer("They are to be sent; of a dry run, how many would be.", Resent | WouldResend),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[DeadLetterRequests, Any], ...]] = (LIST, SHOW, REPLAY, DROP, RESEND)

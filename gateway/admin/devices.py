@@ -1,9 +1,9 @@
 """The operations on devices and their enrolment at the upstream."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Final, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 import orjson
 from pydantic import ConfigDict, Field
@@ -12,10 +12,11 @@ from gateway.admin.operation import Answer, Call, Listed, Note, Operation
 from gateway.common.body import Body
 from gateway.contract.device_identity import KINDS, Origin
 from gateway.contract.errors import BadPayload, NotFound
+from gateway.contract.json_types import Count, Schema, Time
 from gateway.devices import rows
 from gateway.devices.clocks import Now
 from gateway.devices.rows import Device
-from gateway.devices.states import ENROLS, STATES
+from gateway.devices.states import ENROLS, STATES, State
 from gateway.keys.requests import KeyBody, Person
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort, envelope, read_request
 from gateway.lists.table import ListTable, fetch_page
@@ -71,6 +72,60 @@ class EnrollAll(Body):
     ]
 
 
+# ---- answers
+
+
+class Reported(TypedDict):
+    host: Mapping[str, str]
+    """As the device reported it."""
+    client: Mapping[str, str]
+    """As the device reported it."""
+    labels: Mapping[str, str]
+    """As the device reported it."""
+
+
+class DeviceJson(Reported):
+    device_id: str
+    state: State
+    reason: str | None
+    """Why it is blocked, quarantined or in conflict."""
+    kind: str
+    first_contact: Origin
+    upstream_id: str | None
+    """The upstream's id of it; null where it is the same."""
+    clone_of: str | None
+    """The id that it shares with another machine."""
+    epoch: Annotated[int, Schema(minimum=1)]
+    first_seen_at: Time
+    last_contact_at: Time
+    enrolled_at: Time | None
+    last_heartbeat_at: Time | None
+    heartbeat_interval_s: float | None
+    """As the upstream asks; null where it did not."""
+
+
+class DeviceEnrolment(TypedDict):
+    enrollment_id: str
+    attempts: Count
+    due_at: Time
+
+
+class ShownDevice(DeviceJson):
+    instance_id: str | None
+    heartbeat_due_at: Time | None
+    enrolment: DeviceEnrolment | None
+
+
+class Enrolling(TypedDict):
+    enrolling: Count
+
+
+class Pinged(TypedDict):
+    device_id: str
+    answer: Literal["known", "unknown", "blocked", "forbidden"]
+    message: NotRequired[str]
+
+
 # ---- handlers
 
 
@@ -80,15 +135,15 @@ async def listed(devices: Devices, call: Call[None]) -> dict[str, Any]:
     return envelope(DEVICE_LIST, request, await devices.read(partial(_page, request, devices.now().ahead_ms)))
 
 
-async def show(devices: Devices, call: Call[None]) -> dict[str, Any]:
+async def show(devices: Devices, call: Call[None]) -> ShownDevice:
     return await devices.read(partial(_shown, call.path["id"], devices.now().ahead_ms))
 
 
-async def enroll_all(devices: Devices, call: Call[EnrollAll]) -> dict[str, Any]:
+async def enroll_all(devices: Devices, call: Call[EnrollAll]) -> Enrolling:
     return {"enrolling": await devices.change(partial(_enroll_all, devices.now().ms))}
 
 
-async def forget(devices: Devices, call: Call[Any]) -> dict[str, Any]:
+async def forget(devices: Devices, call: Call[Any]) -> DeviceJson:
     return item(await devices.change(partial(_forget, call.path["id"])), devices.now().ahead_ms)
 
 
@@ -99,10 +154,10 @@ async def ping(devices: Devices, call: Call[AnyFields]) -> dict[str, Any]:
 
 def changed_by(
     change: Callable[[str, int, sqlite3.Connection], Device],
-) -> Callable[[Devices, Call[Any]], Awaitable[dict[str, Any]]]:
+) -> Callable[[Devices, Call[Any]], Awaitable[DeviceJson]]:
     """A handler that makes *change* of the device in the path and answers the device."""
 
-    async def handle(devices: Devices, call: Call[Any]) -> dict[str, Any]:
+    async def handle(devices: Devices, call: Call[Any]) -> DeviceJson:
         now_ms, ahead_ms = devices.now()
         return item(await devices.change(partial(change, call.path["id"], now_ms)), ahead_ms)
 
@@ -112,7 +167,7 @@ def changed_by(
 # ---- items and changes
 
 
-def item(device: Device, ahead: int) -> dict[str, Any]:
+def item(device: Device, ahead: int) -> DeviceJson:
     """An item of the list; *ahead* (ms) makes its times those of the wall clock."""
     return {
         "device_id": device.device_id,
@@ -132,10 +187,10 @@ def item(device: Device, ahead: int) -> dict[str, Any]:
     }
 
 
-def reported(device: Device) -> dict[str, dict[str, str]]:
-    """What the device reported of itself: `host`, `client`, `labels`."""
+def reported(device: Device) -> Reported:
+    """What the device reported of itself."""
     said: dict[str, dict[str, str]] = orjson.loads(device.details)
-    return {name: said.get(name, {}) for name in ("host", "client", "labels")}
+    return {"host": said.get("host", {}), "client": said.get("client", {}), "labels": said.get("labels", {})}
 
 
 def _time(ms: int | None, ahead: int) -> str | None:
@@ -172,13 +227,13 @@ def _found(device_id: str, connection: sqlite3.Connection) -> Device:
     return device
 
 
-def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> dict[str, Any]:
+def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> ShownDevice:
     """One device, with its pending enrolment."""
     device = _found(device_id, connection)
     waiting = connection.execute(
         "SELECT enrollment_id, attempts, due_ms FROM enrolments WHERE device_no = ?", (device.device_no,)
     ).fetchone()
-    enrolment = None
+    enrolment: DeviceEnrolment | None = None
     if waiting is not None:
         enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2] + ahead)}
     return {
@@ -239,21 +294,7 @@ DEVICES_PATH: Final = "/v2/devices"
 
 _TAG: Final = "Known devices"
 _ONE: Final = DEVICES_PATH + "/{id}"
-_AS_IT_IS_NOW: Final = Answer("The device as it is now.", "Device")
-_ENROLLING: Final = {
-    "type": "object",
-    "required": ["enrolling"],
-    "properties": {"enrolling": {"type": "integer", "minimum": 0}},
-}
-_PINGED: Final = {
-    "type": "object",
-    "required": ["device_id", "answer"],
-    "properties": {
-        "device_id": {"type": "string"},
-        "answer": {"type": "string", "enum": ["known", "unknown", "blocked", "forbidden"]},
-        "message": {"type": "string"},
-    },
-}
+_AS_IT_IS_NOW: Final = Answer("The device as it is now.", DeviceJson)
 
 
 def _noted(what: str) -> Note:
@@ -262,26 +303,26 @@ def _noted(what: str) -> Note:
 
 LIST: Final = Operation(
     method="GET", path=DEVICES_PATH, id="listDevices", summary="Devices", tag=_TAG,
-    handler=listed, answer=Listed(DEVICE_LIST, "Device"),
+    handler=listed, answer=Listed(DEVICE_LIST, DeviceJson),
 )  # fmt: skip
 ENROLL_ALL: Final = Operation(
     method="POST", path=DEVICES_PATH + "/enroll", id="enrollAllDevices", tag=_TAG,
     summary="Enrol every device again, for an upstream that lost them all",
-    handler=enroll_all, body=EnrollAll, answer=Answer("They are enrolled one after the other.", _ENROLLING),
+    handler=enroll_all, body=EnrollAll, answer=Answer("They are enrolled one after the other.", Enrolling),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readDevice", tag=_TAG,
     summary="One device, with what it reported of itself and its pending enrolment",
-    handler=show, answer=Answer("The device as it is now.", "ShownDevice"),
+    handler=show, answer=Answer("The device as it is now.", ShownDevice),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteDevice", summary="Forget it; at its next contact it is new", tag=_TAG,
-    handler=forget, note=_noted("forget"), answer=Answer("The device as it was.", "Device"),
+    handler=forget, note=_noted("forget"), answer=Answer("The device as it was.", DeviceJson),
 )  # fmt: skip
 FORGET: Final = Operation(
     method="POST", path=_ONE + "/forget", id="forgetDevice", summary="The same as to delete it", tag=_TAG,
     handler=forget, body=DeviceChange, is_body_needed=False, note=_noted("forget"),
-    answer=Answer("The device as it was.", "Device"),
+    answer=Answer("The device as it was.", DeviceJson),
 )  # fmt: skip
 BLOCK: Final = Operation(
     method="POST", path=_ONE + "/block", id="blockDevice", tag=_TAG,
@@ -300,7 +341,7 @@ ENROLL: Final = Operation(
 PING: Final = Operation(
     method="POST", path=_ONE + "/ping", id="pingDeviceUpstream", tag=_TAG,
     summary="Ask the upstream whether it knows the device",
-    handler=ping, body=AnyFields, is_body_needed=False, answer=Answer("The upstream's answer.", _PINGED),
+    handler=ping, body=AnyFields, is_body_needed=False, answer=Answer("The upstream's answer.", Pinged),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Devices, Any], ...]] = (

@@ -7,9 +7,10 @@ from typing import Any, Final, Protocol
 
 from gateway.admin.operation import Answer, Call, Listed, Operation
 from gateway.insights.changes import CommentBody, InsightChange, NewInsight
-from gateway.insights.finding import INSIGHT_LIST
+from gateway.insights.finding import INSIGHT_LIST, Insight, InsightAnswer
 from gateway.insights.listing import comments_list
 from gateway.insights.store import InsightStore
+from gateway.insights.tables import Comment, CommentAnswer
 from gateway.lists.conventions import ListRequest, Page, envelope, read_request
 
 
@@ -29,15 +30,15 @@ async def listed(insights: Insights, call: Call[None]) -> dict[str, Any]:
     return envelope(INSIGHT_LIST, request, await insights.page(request))
 
 
-async def create(insights: Insights, call: Call[NewInsight]) -> dict[str, Any]:
+async def create(insights: Insights, call: Call[NewInsight]) -> InsightAnswer:
     return {"insight": await insights.store.create(given(call))}
 
 
-async def show(insights: Insights, call: Call[None]) -> dict[str, Any]:
+async def show(insights: Insights, call: Call[None]) -> InsightAnswer:
     return {"insight": await insights.store.read(call.path["insight_id"])}
 
 
-async def change(insights: Insights, call: Call[InsightChange]) -> dict[str, Any]:
+async def change(insights: Insights, call: Call[InsightChange]) -> InsightAnswer:
     return {"insight": await insights.store.change(call.path["insight_id"], given(call), by=call.by)}
 
 
@@ -52,11 +53,11 @@ async def comments(insights: Insights, call: Call[None]) -> dict[str, Any]:
     return envelope(shape, request, await insights.store.comments(insight_id, request))
 
 
-async def add_comment(insights: Insights, call: Call[CommentBody]) -> dict[str, Any]:
+async def add_comment(insights: Insights, call: Call[CommentBody]) -> CommentAnswer:
     return {"comment": await insights.store.add_comment(call.path["insight_id"], given(call), by=call.by)}
 
 
-async def change_comment(insights: Insights, call: Call[CommentBody]) -> dict[str, Any]:
+async def change_comment(insights: Insights, call: Call[CommentBody]) -> CommentAnswer:
     path = call.path
     changed = await insights.store.change_comment(path["insight_id"], path["comment_id"], given(call), by=call.by)
     return {"comment": changed}
@@ -78,22 +79,22 @@ _COMMENTS_PATH: Final = _ONE + "/comments"
 
 LIST: Final = Operation(
     method="GET", path=INSIGHTS, id="listInsights", summary="Insights", tag=_TAG,
-    scope="insights:read_insights", handler=listed, answer=Listed(INSIGHT_LIST, "Insight"),
+    scope="insights:read_insights", handler=listed, answer=Listed(INSIGHT_LIST, Insight),
 )  # fmt: skip
 CREATE: Final = Operation(
     method="POST", path=INSIGHTS, id="createInsight", summary="Make one by hand", tag=_TAG,
     scope="insights:create_insight", handler=create, body=NewInsight, errors=(409, 503),
-    answer=Answer("The insight is made.", "InsightAnswer", 201),
+    answer=Answer("The insight is made.", InsightAnswer, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readInsight", summary="One insight", tag=_TAG,
-    scope="insights:read_insight", handler=show, answer=Answer("The insight.", "InsightAnswer"),
+    scope="insights:read_insight", handler=show, answer=Answer("The insight.", InsightAnswer),
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeInsight", tag=_TAG,
     summary="Change its status, or more of one that was made by hand",
     scope="insights:update_insight", handler=change, body=InsightChange, errors=(409, 503),
-    answer=Answer("The insight as it is now.", "InsightAnswer"),
+    answer=Answer("The insight as it is now.", InsightAnswer),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteInsight", tag=_TAG,
@@ -102,18 +103,18 @@ DELETE: Final = Operation(
 )  # fmt: skip
 COMMENTS: Final = Operation(
     method="GET", path=_COMMENTS_PATH, id="listComments", summary="Its comments", tag=_TAG,
-    scope="insights:read_insight_comments", handler=comments, answer=Listed(comments_list("").shape, "Comment"),
+    scope="insights:read_insight_comments", handler=comments, answer=Listed(comments_list("").shape, Comment),
 )  # fmt: skip
 ADD_COMMENT: Final = Operation(
     method="POST", path=_COMMENTS_PATH, id="addComment", summary="Write a comment", tag=_TAG,
     scope="insights:create_insight_comment", handler=add_comment, body=CommentBody, errors=(409, 503),
-    answer=Answer("The comment is written.", "CommentAnswer", 201),
+    answer=Answer("The comment is written.", CommentAnswer, 201),
 )  # fmt: skip
 CHANGE_COMMENT: Final = Operation(
     method="PATCH", path=_COMMENTS_PATH + "/{comment_id}", id="changeComment", tag=_TAG,
     summary="Change its text; its author stays",
     scope="insights:update_insight_comment", handler=change_comment, body=CommentBody,
-    answer=Answer("The comment as it is now.", "CommentAnswer"),
+    answer=Answer("The comment as it is now.", CommentAnswer),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Insights, Any], ...]] = (

@@ -5,21 +5,47 @@ A secret is in one answer only, the one to its creation.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, NotRequired, Protocol, TypedDict
 
 from gateway.admin.operation import Answer, Call, Listed, Note, Operation
 from gateway.admin.role import Role
 from gateway.common.plural import plural
+from gateway.contract.json_types import Schema, Time
 from gateway.contract.scopes import granted
 from gateway.keys.errors import OpenIntakeInUse
 from gateway.keys.labels import NO_LABELS
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.listing import KEY_LIST, key_page
 from gateway.keys.operators import ANYONE, Operators
-from gateway.keys.record import LEGACY_NAME, KeyId, KeyRecord
+from gateway.keys.record import LEGACY_NAME, KeyId, KeyJson, KeyRecord
 from gateway.keys.requests import By, KeyChange, KeyDeletion, NewKey
 from gateway.keys.store import Created, KeyStore
 from spool.clock import rfc3339_ms
+
+
+class ShownKey(KeyJson):
+    granted: list[str]
+    """Every scope that it grants now."""
+
+
+class CreatedKey(ShownKey):
+    secret: NotRequired[str]
+    """Shown once. Absent where the request held it."""
+
+
+class DeletedKey(TypedDict):
+    deleted: str
+    """Its id."""
+
+
+class OpenSenderJson(TypedDict):
+    """A sender that posted without a key in the last hour."""
+
+    peer: str
+    product: str | None
+    paths: list[str]
+    last_seen: Time
+    requests: Annotated[int, Schema(minimum=1)]
 
 
 class OpenSender(Protocol):
@@ -74,7 +100,7 @@ async def listed(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
     return key_page(await store.keys.list(), call.query)
 
 
-async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
+async def create(store: KeyRequests, call: Call[NewKey]) -> CreatedKey | ShownKey:
     """The key with its secret, unless the request brought one along.
 
     Raises SendersWouldBeRefused.
@@ -94,23 +120,23 @@ async def create(store: KeyRequests, call: Call[NewKey]) -> dict[str, Any]:
     return {**shown(created.key), "secret": created.secret.reveal()}
 
 
-async def show(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
+async def show(store: KeyRequests, call: Call[None]) -> ShownKey:
     return shown(await store.keys.show(id_of(call)))
 
 
-async def edit(store: KeyRequests, call: Call[KeyChange]) -> dict[str, Any]:
+async def edit(store: KeyRequests, call: Call[KeyChange]) -> ShownKey:
     return shown(await store.keys.revise(id_of(call), call.body.apply, by=person_of(store, call)))
 
 
-async def disable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
+async def disable(store: KeyRequests, call: Call[By]) -> ShownKey:
     return shown(await store.keys.disable(id_of(call), by=person_of(store, call)))
 
 
-async def enable(store: KeyRequests, call: Call[By]) -> dict[str, Any]:
+async def enable(store: KeyRequests, call: Call[By]) -> ShownKey:
     return shown(await store.keys.enable(id_of(call), by=person_of(store, call)))
 
 
-async def delete(store: KeyRequests, call: Call[KeyDeletion]) -> dict[str, Any]:
+async def delete(store: KeyRequests, call: Call[KeyDeletion]) -> DeletedKey:
     person_of(store, call)
     await store.keys.delete(id_of(call), typed_name=call.body.name)
     return {"deleted": call.path["id"]}
@@ -125,12 +151,12 @@ def id_of(call: Call[Any]) -> KeyId:
     return KeyId(call.path["id"])
 
 
-def shown(key: KeyRecord) -> dict[str, Any]:
+def shown(key: KeyRecord) -> ShownKey:
     """The key, with every scope that it grants now."""
     return {**key.as_json(), "granted": sorted(granted(key.grant))}
 
 
-def sender_json(sender: OpenSender) -> dict[str, Any]:
+def sender_json(sender: OpenSender) -> OpenSenderJson:
     return {
         "peer": sender.peer,
         "product": sender.product or None,
@@ -148,12 +174,7 @@ SERVICE_KEYS: Final = "/v2/service/keys"
 
 _TAG: Final = "Keys"
 _ONE: Final = KEYS + "/{id}"
-_AS_IT_IS_NOW: Final = Answer("The key as it is now.", "ShownKey")
-_DELETED: Final = {
-    "type": "object",
-    "required": ["deleted"],
-    "properties": {"deleted": {"type": "string", "description": "Its id."}},
-}
+_AS_IT_IS_NOW: Final = Answer("The key as it is now.", ShownKey)
 
 
 def _noted(what: str) -> Note:
@@ -162,12 +183,12 @@ def _noted(what: str) -> Note:
 
 LIST: Final = Operation(
     method="GET", path=KEYS, id="listKeys", least_role=Role.OPERATOR, summary="Keys", tag=_TAG,
-    handler=listed, answer=Listed(KEY_LIST, "Key"),
+    handler=listed, answer=Listed(KEY_LIST, KeyJson),
 )  # fmt: skip
 CREATE: Final = Operation(
     method="POST", path=KEYS, id="createKey", summary="Make a key; the first one ends open intake", tag=_TAG,
     handler=create, body=NewKey, note=_noted("create"), errors=(409, 503), conflict="KeyConflict",
-    answer=Answer("The key is made, and its secret is shown, once.", "CreatedKey", 201),
+    answer=Answer("The key is made, and its secret is shown, once.", CreatedKey, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readKey", least_role=Role.OPERATOR, summary="One key, with every scope that it grants now", tag=_TAG,
@@ -180,7 +201,7 @@ EDIT: Final = Operation(
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteKey", summary="Remove it for good; access is revoked at once", tag=_TAG,
-    handler=delete, body=KeyDeletion, note=_noted("delete"), answer=Answer("The key is gone.", _DELETED),
+    handler=delete, body=KeyDeletion, note=_noted("delete"), answer=Answer("The key is gone.", DeletedKey),
 )  # fmt: skip
 DISABLE: Final = Operation(
     method="POST", path=_ONE + "/disable", id="disableKey", tag=_TAG, summary="Refuse it from the next request on",

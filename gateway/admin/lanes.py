@@ -1,10 +1,17 @@
 """The operation on a held lane: let it go on without what its upstream does not take."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 from gateway.admin.operation import Answer, Call, Operation
 from gateway.contract.errors import LaneNotHeld
+from gateway.contract.json_types import Count
 from spool.record import Lane
+
+
+class LaneGoesOn(TypedDict):
+    lane: Lane
+    waiting: Count
+    """Records that wait in it."""
 
 
 class Lanes(Protocol):
@@ -16,7 +23,7 @@ class Lanes(Protocol):
         """
 
 
-async def set_aside(lanes: Lanes, call: Call[None]) -> dict[str, Any]:
+async def set_aside(lanes: Lanes, call: Call[None]) -> LaneGoesOn:
     lane = call.path["lane"]
     waiting = lanes.set_aside(lane)
     if waiting is None:
@@ -28,6 +35,6 @@ SET_ASIDE: Final = Operation(
     method="POST", path="/v2/lanes/{lane}/set-aside", id="setAsideInLane", tag="Dead letters",
     summary="Let a held lane go on: of the records that wait, those that its upstream refuses become dead letters",
     text="Records whose answers are not understood become dead letters as far as they hold the lane now.",
-    handler=set_aside, answer=Answer("The lane goes on.", "LaneGoesOn"), errors=(409, 503),
+    handler=set_aside, answer=Answer("The lane goes on.", LaneGoesOn), errors=(409, 503),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[Lanes, Any], ...]] = (SET_ASIDE,)

@@ -50,8 +50,8 @@ class Answer(NamedTuple):
     """The success of an operation, as it is described."""
 
     text: str
-    schema: str | Json = ""
-    """Name of a component, or a schema of its own; empty where there is no body."""
+    kind: Any = None
+    """Type of the body, a TypedDict or a union of some; or a JSON Schema. None: no body."""
     status: int = 200
 
 
@@ -59,8 +59,8 @@ class Listed(NamedTuple):
     """The answer of a list."""
 
     shape: ListShape
-    item: str
-    """Component of one item."""
+    item: type
+    """Type of one item, a TypedDict."""
 
 
 class Note(NamedTuple):

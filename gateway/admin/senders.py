@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from gateway.admin.operation import Call, Listed, Operation
 from gateway.senders.activity import Activity, SenderId
-from gateway.senders.listing import SENDER_LIST, sender_page
+from gateway.senders.listing import SENDER_LIST, SenderActivity, sender_page
 
 
 class SenderSource(Protocol):
@@ -24,6 +24,6 @@ SENDERS: Final = "/v2/senders"
 LIST: Final = Operation(
     method="GET", path=SENDERS, id="listSenders", summary="Who sends: when, how much, and what is wrong with it",
     text="A row for each inbound key, format, service and product. Kept over a restart; a kill loses a minute of it.",
-    tag="Senders", handler=listed, answer=Listed(SENDER_LIST, "SenderActivity"),
+    tag="Senders", handler=listed, answer=Listed(SENDER_LIST, SenderActivity),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[SenderSource, Any], ...]] = (LIST,)

@@ -1,11 +1,12 @@
 """The operation that forgets a user."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 from pydantic import Field
 
 from gateway.admin.operation import Answer, Call, Operation
 from gateway.common.body import Body
+from gateway.contract.json_types import Count
 from gateway.usage.forgetting import UserForgetter
 
 BEYOND: Final = (
@@ -30,7 +31,20 @@ class ForgetUser(Body):
     dry_run: Annotated[bool, Field(description="true, to count only, or false")] = False
 
 
-async def forget(users: UserForgetter, call: Call[ForgetUser]) -> dict[str, Any]:
+class ForgottenUser(TypedDict):
+    dry_run: bool
+    usage_rows: Count
+    records: Count
+    dead_letters: Count
+    delivered_records: Count
+    """In the embedded local service."""
+    filters: Count
+    """Budgets and views whose filter names the user."""
+    waiting: Count
+    beyond_reach: list[str]
+
+
+async def forget(users: UserForgetter, call: Call[ForgetUser]) -> ForgottenUser:
     """What named the user, and what is beyond reach."""
     removed = await users.forget(call.body.user, dry_run=call.body.dry_run)
     return {
@@ -45,24 +59,11 @@ async def forget(users: UserForgetter, call: Call[ForgetUser]) -> dict[str, Any]
     }
 
 
-_COUNT: Final = {"type": "integer", "minimum": 0}
-
 FORGET: Final = Operation(
     method="POST", path="/v2/users/forget", id="forgetUser", tag="Usage",
     summary="Remove a user from sums and records; totals stay as they are",
     text="`waiting` records settle or are in a batch that is being sent, whose bytes never change: ask again later.",
     handler=forget, body=ForgetUser,
-    answer=Answer("What named the user.", {
-        "type": "object",
-        "required": [
-            "dry_run", "usage_rows", "records", "dead_letters", "delivered_records", "filters", "waiting", "beyond_reach",
-        ],
-        "properties": {
-            "dry_run": {"type": "boolean"}, "usage_rows": _COUNT, "records": _COUNT, "dead_letters": _COUNT,
-            "delivered_records": _COUNT | {"description": "In the embedded local service."},
-            "filters": _COUNT | {"description": "Budgets and views whose filter names the user."},
-            "waiting": _COUNT, "beyond_reach": {"type": "array", "items": {"type": "string"}},
-        },
-    }),
+    answer=Answer("What named the user.", ForgottenUser),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UserForgetter, Any], ...]] = (FORGET,)

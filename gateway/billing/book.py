@@ -4,22 +4,40 @@ those of a month.
 It works on control.db alone, so also while no gateway runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self
+from typing import Annotated, Final, Literal, Self, TypedDict
 
 import orjson
 
 from gateway.billing import tables
 from gateway.billing.content import DayContent, day_content, day_text, month_hours
 from gateway.billing.tables import Day, Summary
+from gateway.contract.json_types import Count, Schema, Time
 from gateway.storage.database import Database
 from gateway.usage.grains import DAY
 from gateway.usage.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 
 DAY_MS: Final = DAY * HOUR_MS
+DayState = Literal["open", "partial", "due", "dropped", "refused"]
+
+
+class BillingDay(TypedDict):
+    day: Annotated[str, Schema(format="date")]
+    state: DayState
+    """`partial`: it began before counting did, and is dropped only when asked for."""
+    row_count: Count | None
+    """This and the next four are of what is in force at the upstream."""
+    costs: Mapping[str, str] | None
+    calls_without_cost: Count | None
+    """FOCUS has no row for them."""
+    dropped_at: Time | None
+    revision: str | None
+    """Digest of the rows."""
+    refused: str | None
+    """Why the upstream refused the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,7 @@ class BillingBook:
         last = await self.last_closed_hour()
         return await self.database.read(partial(tables.summary, target=self.settings.target, last_hour=last))
 
-    async def days(self, month: str) -> list[dict[str, Any]]:
+    async def days(self, month: str) -> list[BillingDay]:
         """The days of *month*, YYYY-MM, that hold usage. Raises ValueError."""
         last = await self.last_closed_hour()
         return [_day_json(day, last) for day in await self._days(month)]
@@ -127,7 +145,7 @@ class BillingBook:
         )
 
 
-def _state(day: Day, last_hour: int) -> str:
+def _state(day: Day, last_hour: int) -> DayState:
     if day.hour > last_hour:
         return "open"
     return (
@@ -137,7 +155,7 @@ def _state(day: Day, last_hour: int) -> str:
     )
 
 
-def _day_json(day: Day, last_hour: int) -> dict[str, Any]:
+def _day_json(day: Day, last_hour: int) -> BillingDay:
     return {
         "day": day_text(day.hour),
         "state": _state(day, last_hour),

@@ -20,6 +20,7 @@ from gateway.billing.tables import Summary
 from gateway.common.lane_work import LaneWork
 from gateway.common.traceback_summary import places
 from gateway.contract.billing import MAX_BYTES
+from gateway.contract.json_types import Count, Time
 from spool.clock import rfc3339_ms
 from spool.record import Batch
 
@@ -35,14 +36,13 @@ class BillingStatus(TypedDict):
     connection: str
     state: LaneState
     reason: str | None
-    """Why it is not `ok`; safe to show."""
-    days_due: int
-    """Closed days whose sums differ from what is in force at the upstream."""
-    days_refused: int
-    days_dropped: int
-    """In force at the upstream, of all that were dropped there."""
-    last_dropped_at: str | None
-    """RFC 3339; null before the first."""
+    """Why it is not ok."""
+    days_due: Count
+    """Closed days whose usage is not in force at the upstream as it is counted."""
+    days_refused: Count
+    days_dropped: Count
+    """In force at the upstream."""
+    last_dropped_at: Time | None
 
 
 class BillingLane:

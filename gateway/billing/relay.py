@@ -33,6 +33,7 @@ from gateway.common.traceback_summary import places
 from gateway.contract.billing import CONNECTION_ID
 from gateway.contract.errors import BadRecord, ConnectionInUse, Overloaded, StreamMismatch, TooLarge
 from gateway.contract.intake import Receipt, Sender
+from gateway.contract.json_types import Count
 from gateway.storage.database import Database
 from spool.clock import uuid7
 from spool.record import Batch
@@ -65,15 +66,15 @@ class ReadDrop(NamedTuple):
     """The same: its revision, and behind a slash the number of parts."""
 
 
-class ConnectionStatus(TypedDict):
+class BillingRelayStatus(TypedDict):
     connection: str
     state: LaneState
     reason: str | None
-    """Why it is not `ok`; safe to show."""
-    waiting: int
+    """Why it is not ok."""
+    waiting: Count
     """Drops that the upstream does not have yet, or of whose day it lacks parts."""
-    waiting_bytes: int
-    refused: int
+    waiting_bytes: Count
+    refused: Count
 
 
 @dataclass(slots=True)
@@ -203,11 +204,11 @@ class BillingRelay:
         for line in self._lines.values():
             line.pump.wake()
 
-    def status(self) -> list[ConnectionStatus]:
+    def status(self) -> list[BillingRelayStatus]:
         """By connection, of those with drops that wait or were refused."""
         return [self._status_of(queue) for queue in self._queues]
 
-    def _status_of(self, queue: Queue) -> ConnectionStatus:
+    def _status_of(self, queue: Queue) -> BillingRelayStatus:
         line = self._lines.get(queue.connection)
         return {
             "connection": queue.connection,

@@ -7,8 +7,9 @@ here as `sent` until the upstream has the whole day: where it lost a part, all o
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict, cast
 
+from gateway.contract.json_types import Count, Month, Time
 from gateway.lists.conventions import Filterable, ListShape, Sort
 from gateway.lists.table import ListTable
 from spool.clock import rfc3339_ms
@@ -70,12 +71,32 @@ class Queue(NamedTuple):
     refused: int
 
 
-def _item(row: tuple[object, ...]) -> dict[str, object]:
-    drop_id, connection, month, operation, row_count, n_bytes, key, state, refused, accepted_ms, ended_ms = row
+class RelayedDrop(TypedDict):
+    id: str
+    connection: str
+    month: Month
+    operation: str
+    row_count: Count
+    bytes: Count
+    key: str | None
+    """Name of the key under which it came; null on open intake."""
+    state: State
+    """`sent`: the upstream has it, and lacks other parts of its day. `expired`: given up for
+    room."""
+    refused: str | None
+    """Why the upstream refused it."""
+    accepted_at: Time
+    ended_at: Time | None
+
+
+def _item(row: tuple[object, ...]) -> RelayedDrop:
+    drop_id, connection, month, operation, row_count, n_bytes, key, state, refused, accepted_ms, ended_ms = cast(
+        "tuple[str, str, str, str, int, int, str | None, State, str | None, int, int | None]", row
+    )
     return {
         "id": drop_id, "connection": connection, "month": month, "operation": operation, "row_count": row_count,
-        "bytes": n_bytes, "key": key, "state": state, "refused": refused, "accepted_at": rfc3339_ms(accepted_ms),  # type: ignore[arg-type]  # an INTEGER column
-        "ended_at": None if ended_ms is None else rfc3339_ms(ended_ms),  # type: ignore[arg-type]  # as above
+        "bytes": n_bytes, "key": key, "state": state, "refused": refused, "accepted_at": rfc3339_ms(accepted_ms),
+        "ended_at": None if ended_ms is None else rfc3339_ms(ended_ms),
     }  # fmt: skip
 
 

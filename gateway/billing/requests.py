@@ -1,16 +1,17 @@
 """What operations ask of billing drops, in a running gateway or on the files of a stopped one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypedDict
 
 from gateway.billing import relay_tables
-from gateway.billing.book import BillingBook
+from gateway.billing.book import BillingBook, BillingDay
 from gateway.billing.content import DayContent, day_text
-from gateway.billing.lane import BillingLane
+from gateway.billing.lane import BillingLane, BillingStatus
 from gateway.billing.relay import BillingRelay
 from gateway.contract.billing import MONTH
 from gateway.contract.errors import BadPayload, NotFound
+from gateway.contract.json_types import Count, Month, Schema
 from gateway.lists.conventions import ListRequest, Page
 from gateway.lists.table import fetch_page
 from gateway.storage.database import Database
@@ -19,6 +20,40 @@ from gateway.usage.tally import HOUR_MS
 LAST_MONTH: Final = "9999-12"
 """Its end is beyond the last date that can be written."""
 NOT_CONFIGURED: Final = "no billing connection is configured: set billing.connection"
+
+
+Change = Literal["new", "changed", "none"]
+
+
+class BillingAnswer(TypedDict):
+    connection: str
+    month: Month
+    lane: BillingStatus | None
+    days: list[BillingDay]
+
+
+class PlannedDay(TypedDict):
+    day: Annotated[str, Schema(format="date")]
+    row_count: Count
+    costs: Mapping[str, str]
+    calls_without_cost: Count
+    """FOCUS has no row for them."""
+    revision: str
+    change: Change
+    """Beside what is in force."""
+    refused: str | None
+    """Why the upstream refuses it; null also while no gateway runs."""
+
+
+class SentBilling(TypedDict):
+    month: Month
+    dry_run: bool
+    is_running: bool
+    wanted: Count
+    left_out: Count
+    """Days that began before counting did, where `partial` is false."""
+    days: list[PlannedDay]
+    """Of a dry run."""
 
 
 class BillingRequests:
@@ -32,7 +67,7 @@ class BillingRequests:
         self._lane = lane
         self._now_ms = now_ms
 
-    async def show(self, month: str | None) -> dict[str, Any]:
+    async def show(self, month: str | None) -> BillingAnswer:
         """The state of the lane, and the days of *month*; of the current one where it is None."""
         book = self._opened()
         asked = checked_month(month or day_text(self._now_ms() // HOUR_MS)[:7])
@@ -43,32 +78,32 @@ class BillingRequests:
             "days": await book.days(asked),
         }
 
-    async def send(self, month: str, *, partly_known: bool) -> dict[str, Any]:
+    async def send(self, month: str, *, partly_known: bool) -> SentBilling:
         """Ask for the closed days of *month*; the lane sends them."""
         wanted, left_out = await self._opened().want(checked_month(month), partly_known=partly_known)
         if self._lane is not None:
             self._lane.wake()
         return self._answer(month, dry_run=False, wanted=wanted, left_out=left_out, days=[])
 
-    async def plan(self, month: str, *, partly_known: bool) -> dict[str, Any]:
+    async def plan(self, month: str, *, partly_known: bool) -> SentBilling:
         """What `send` would drop, and, where a gateway runs, why the upstream would refuse it."""
         book = self._opened()
         planned = await book.plan(checked_month(month))
         known = {day["day"]: day["revision"] for day in await book.days(month)}
         chosen = [day for day, is_whole in planned if is_whole or partly_known or known.get(day.text)]
         refusals = {} if self._lane is None else {day.text: await self._lane.refusal(day) for day in chosen}
-        days = [
-            {**_plan_json(day), "change": _change(day, known.get(day.text)), "refused": refusals.get(day.text)}
-            for day in chosen
-        ]
+        days = [_plan_json(day, known.get(day.text), refusals.get(day.text)) for day in chosen]
         return self._answer(month, dry_run=True, wanted=len(days), left_out=len(planned) - len(days), days=days)
 
-    def _answer(
-        self, month: str, *, dry_run: bool, wanted: int, left_out: int, days: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        is_running = self._lane is not None
-        counts = {"wanted": wanted, "left_out": left_out}
-        return {"month": month, "dry_run": dry_run, "is_running": is_running, **counts, "days": days}
+    def _answer(self, month: str, *, dry_run: bool, wanted: int, left_out: int, days: list[PlannedDay]) -> SentBilling:
+        return {
+            "month": month,
+            "dry_run": dry_run,
+            "is_running": self._lane is not None,
+            "wanted": wanted,
+            "left_out": left_out,
+            "days": days,
+        }
 
     def _opened(self) -> BillingBook:
         if self._book is None:
@@ -110,17 +145,19 @@ def checked_month(text: str) -> str:
     return text
 
 
-def _plan_json(day: DayContent) -> dict[str, Any]:
+def _plan_json(day: DayContent, dropped: str | None, refused: str | None) -> PlannedDay:
     return {
         "day": day.text,
         "row_count": len(day.lines),
         "costs": day.costs,
         "calls_without_cost": day.calls_without_cost,
         "revision": day.digest,
+        "change": _change(day, dropped),
+        "refused": refused,
     }
 
 
-def _change(day: DayContent, dropped: str | None) -> str:
+def _change(day: DayContent, dropped: str | None) -> Change:
     if dropped is None:
         return "new"
     return "none" if dropped == day.digest else "changed"

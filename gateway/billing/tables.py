@@ -11,7 +11,7 @@ the same reason the source of the rows stays what it was at first, even with a n
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -57,7 +57,7 @@ class Day(NamedTuple):
     """0: the day began before counting did."""
 
     @property
-    def state(self) -> str:
+    def state(self) -> Literal["due", "dropped", "refused"]:
         """`dropped`: what is in force at the upstream is what is counted."""
         if self.refused is not None and self.refused_revision == self.revision and not self.is_wanted:
             return "refused"

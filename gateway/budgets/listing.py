@@ -2,17 +2,104 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from gateway.budgets.book import Standing
-from gateway.budgets.budget import PERIODS, is_to_stop, ratio, time_of
-from gateway.budgets.tables import Alert
+from gateway.budgets.budget import PERIODS, Period, is_to_stop, ratio, time_of
+from gateway.budgets.tables import Alert, Delivery
+from gateway.contract.budgets import Measure
+from gateway.contract.json_types import Count, Money, Schema, Time
 from gateway.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort, SortValue
 from gateway.lists.memory import page_of
 from gateway.usage.figures import money_text
+from gateway.usage.saved_filter import ShownFilter
 from spool.clock import rfc3339_ms
 
-Json = dict[str, Any]
+
+class BudgetPeriod(TypedDict):
+    kind: Period
+    start: Time
+    end: Time
+    """Not included."""
+
+
+class BudgetState(TypedDict):
+    id: str
+    name: str
+    period: BudgetPeriod
+    amount: Money
+    currency: str
+    spent: Money
+    remaining: Money
+    """The amount less what is spent; below 0 beyond it."""
+    ratio: float
+    """What is spent of the amount."""
+    forecast: Money | None
+    """For the whole period; null while less than a twentieth of it is over."""
+    forecast_ratio: float | None
+    calls: Count
+    calls_without_cost: Count
+    """Of these, whose cost is not known: what is spent may be more."""
+    other_costs: Mapping[str, str]
+    """Currency -> amount; not in what is spent, which is of the budget's own."""
+    stop_at: int | None
+    """Percent of the amount from which on `hard_stop` is true; null where it never is."""
+    hard_stop: bool
+    counted_through: Time | None
+    """Calls whose outcome was final by then are counted."""
+
+
+class BudgetThreshold(TypedDict):
+    of: Measure
+    percent: Annotated[int, Schema(minimum=1)]
+
+
+class BudgetJson(TypedDict):
+    id: str
+    name: str
+    amount: Money
+    currency: str
+    period: Period
+    filter: ShownFilter
+    """Dimension -> names, null for an unknown one. A call has any of the names of each; an empty
+    object keeps every call."""
+    thresholds: Sequence[BudgetThreshold]
+    stop_at: int | None
+    webhook: str | None
+    """Name in the configuration; null for that of all budgets."""
+    created_at: Time
+    created_by: str
+    updated_at: Time
+    updated_by: str
+    state: BudgetState
+
+
+class BudgetDelivery(TypedDict):
+    outcome: Delivery
+    attempts: Count
+    ended_at: Time | None
+
+
+class BudgetAlert(TypedDict):
+    id: str
+    """`webhook-id` of the webhook, on every try."""
+    of: Measure
+    percent: Annotated[int, Schema(minimum=1)]
+    period: BudgetPeriod
+    at: Time
+    amount: Money
+    currency: str
+    spent: Money
+    forecast: str | None
+    is_rearmed: bool
+    """After a later change of the budget the threshold was no longer crossed."""
+    webhook: BudgetDelivery
+
+
+class BudgetDetail(BudgetJson):
+    alerts: Annotated[Sequence[BudgetAlert], Schema(maxItems=100)]
+    """The latest first."""
+
 
 SORT_VALUES: Final[Mapping[str, Callable[[Standing], SortValue]]] = {
     "amount": lambda each: float(each.budget.amount),
@@ -57,8 +144,7 @@ def budget_page(standings: Sequence[Standing], request: ListRequest, clock: Cloc
     )
 
 
-def budget_item(each: Standing, clock: Clock) -> Json:
-    """What `Budget` in the description of the API holds."""
+def budget_item(each: Standing, clock: Clock) -> BudgetJson:
     budget = each.budget
     return {
         "id": budget.budget_id,
@@ -67,7 +153,7 @@ def budget_item(each: Standing, clock: Clock) -> Json:
         "currency": budget.currency,
         "period": budget.period,
         "filter": {name: list(names) for name, names in budget.filter.items()},
-        "thresholds": [threshold._asdict() for threshold in budget.thresholds],
+        "thresholds": [{"of": each.of, "percent": each.percent} for each in budget.thresholds],
         "stop_at": budget.stop_at,
         "webhook": budget.webhook,
         "created_at": rfc3339_ms(budget.created_at_ms),
@@ -78,8 +164,7 @@ def budget_item(each: Standing, clock: Clock) -> Json:
     }
 
 
-def state_item(each: Standing, clock: Clock) -> Json:
-    """What `BudgetState` there holds."""
+def state_item(each: Standing, clock: Clock) -> BudgetState:
     budget, spend = each
     forecast = spend.forecast
     return {
@@ -102,8 +187,7 @@ def state_item(each: Standing, clock: Clock) -> Json:
     }
 
 
-def alert_item(alert: Alert) -> Json:
-    """What `BudgetAlert` there holds."""
+def alert_item(alert: Alert) -> BudgetAlert:
     return {
         "id": alert.alert_id,
         "of": alert.of,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from gateway.common.lru import forget_oldest
+from gateway.contract.json_types import Count
 
 COVERED_MS: Final = 60 * 60 * 1000
 WAIT_MS: Final = 2 * 60 * 1000
@@ -39,15 +40,18 @@ _REMEDIES: Final = (
 )
 
 
-class Uncovered(TypedDict):
-    """One source of AI spans without calls."""
+class AiWithoutCalls(TypedDict):
+    """One service and instrumentation scope that reports agents and steps, where nothing reports
+    the calls of their models.
+    """
 
     service_name: str | None
     library: str
-    """Its instrumentation scope; "" where that is no name."""
-    spans: int
+    """The instrumentation scope; empty where that is no name."""
+    spans: Count
     """Since it was first seen; no call belongs to any of them."""
     remedy: str
+    """What to turn on."""
 
 
 @dataclass(slots=True)
@@ -96,7 +100,7 @@ class Coverage:
             forget_oldest(source.traces, _MAX_SAMPLES)
         forget_oldest(self._sources, MAX_SOURCES)
 
-    def uncovered(self, now_ms: int) -> list[Uncovered]:
+    def uncovered(self, now_ms: int) -> list[AiWithoutCalls]:
         """The sources without calls as of now, by name; what is covered since is forgotten."""
         for key, source in list(self._sources.items()):
             is_old = now_ms - source.last_ms > FORGOTTEN_MS

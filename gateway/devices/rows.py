@@ -9,7 +9,7 @@ moment, and `pending` is the number of rows that wait.
 import sqlite3
 from typing import Any, Final, NamedTuple
 
-from gateway.contract.device_identity import enrollment_id
+from gateway.contract.device_identity import Origin, enrollment_id
 from gateway.devices.states import ENROLS, KNOWN, Event, State, after
 
 _EDGE: Final = "edge."
@@ -27,7 +27,7 @@ class Device(NamedTuple):
     reason: str | None
     epoch: int
     kind: str
-    origin: str
+    origin: Origin
     instance_id: str | None
     details: bytes
     clone_of: str | None

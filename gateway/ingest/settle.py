@@ -18,7 +18,7 @@ import structlog
 from gateway.common.traceback_summary import places
 from gateway.counting.calls.digest import call_ref, of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
-from gateway.counting.coverage import Coverage, Uncovered
+from gateway.counting.coverage import AiWithoutCalls, Coverage
 from gateway.ingest.late_chunks import LateChunks
 from gateway.ingest.metrics import MetricsPipeline, Price
 from gateway.ingest.metrics import Settings as MetricsSettings
@@ -154,7 +154,7 @@ class Settler:
         """The clock by which reports fall due."""
         return self._now_ms()
 
-    def uncovered(self) -> list[Uncovered]:
+    def uncovered(self) -> list[AiWithoutCalls]:
         """Sources of AI spans without calls as of now."""
         return self.coverage.uncovered(self._now_ms())
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.contract.budgets import Crossing
-from gateway.counting.coverage import Uncovered
+from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.insights.budgets import budget_crossed
 from gateway.insights.calls import error_burst, missing_usage_rising
@@ -56,7 +56,7 @@ class Figures(NamedTuple):
     now_ms: int = 0
     history: History = History()
     gaps: Sequence[Gap] = ()
-    uncovered: Sequence[Uncovered] = ()
+    uncovered: Sequence[AiWithoutCalls] = ()
     prefer_metrics: frozenset[str] = frozenset()
     """Services that are billed by their metrics."""
     stuck_lanes: Sequence[StuckLane] = ()
@@ -101,7 +101,7 @@ def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: M
             )
 
 
-def ai_without_calls(uncovered: Sequence[Uncovered]) -> Iterator[Finding]:
+def ai_without_calls(uncovered: Sequence[AiWithoutCalls]) -> Iterator[Finding]:
     """Sources that report agents and steps, and no call of a model."""
     for source in uncovered:
         service = shown(source["service_name"] or "") or "a sender without a service name"

@@ -2,8 +2,9 @@
 
 import json
 from hashlib import sha256
-from typing import Final, Literal, NamedTuple, TypedDict, get_args
+from typing import Annotated, Final, Literal, NamedTuple, TypedDict, get_args
 
+from gateway.contract.json_types import Money, Schema, Time
 from gateway.lists.conventions import Filterable, ListShape, Sort
 
 Status = Literal["new", "in_progress", "on_hold", "addressed", "ignored"]
@@ -30,32 +31,36 @@ class Insight(TypedDict):
     id: str
     status: Status
     category: str
-    cost_impact: str | None
-    """Decimal string; None when unknown."""
+    cost_impact: Money | None
+    """A decimal number in US dollars; null when nobody knows."""
     effort: str
     title: str
-    last_updated: str
+    last_updated: Time
 
 
 class StatusChange(TypedDict):
     """One entry of an insight's history."""
 
     status: Status
-    at: str
+    at: Time
     by: str | None
-    """Name of the key that set it; None when the rules set it."""
+    """Name of the key; null where the rules set it."""
 
 
 class InsightDetail(Insight):
     """One insight as it is read by its id."""
 
     cause: str | None
-    """The detector that found it; None for a manual one."""
+    """Which detector found it; null when it was made by hand."""
     status_set_by: str | None
-    """Name of the key that set the status; None when the rules set it."""
-    status_set_at: str | None
-    history: list[StatusChange]
-    """The statuses that it had, the oldest first; at most 50."""
+    """Null when no person set the status."""
+    status_set_at: Time | None
+    history: Annotated[list[StatusChange], Schema(maxItems=50)]
+    """The statuses that it had since this is kept, the oldest first."""
+
+
+class InsightAnswer(TypedDict):
+    insight: InsightDetail
 
 
 class Finding(NamedTuple):

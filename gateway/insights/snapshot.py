@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gateway.contract.budgets import Crossing
-from gateway.counting.coverage import Uncovered
+from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
 from gateway.devices.rows import silent_for
 from gateway.devices.store import DeviceStore
@@ -28,7 +28,7 @@ class Snapshot:
     stuck_lanes: Callable[[], Mapping[str, tuple[str, str]]]
     """Lane -> state and reason, of those that hold records and are not `ok`."""
     gaps: Callable[[], Sequence[Gap]]
-    uncovered: Callable[[], Sequence[Uncovered]]
+    uncovered: Callable[[], Sequence[AiWithoutCalls]]
     key_names: Callable[[], Mapping[str, str]]
     crossings: Callable[[], Sequence[Crossing]]
     prefer_metrics: frozenset[str]

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypedDict
 
+from gateway.contract.json_types import Time
 from gateway.insights.changes import (
     MOST_COMMENTS,
     MOST_MADE,
@@ -85,10 +86,14 @@ class Comment(TypedDict):
     author: str
     """Name of the key that it was written with."""
     text: str
-    created_at: str
+    created_at: Time
     updated_by: str | None
-    """Name of the key that changed it last; None while it is unchanged."""
-    updated_at: str
+    """Name of the key that changed it last; null while it is as it was written."""
+    updated_at: Time
+
+
+class CommentAnswer(TypedDict):
+    comment: Comment
 
 
 async def make_insight_tables(database: Database) -> None:

@@ -4,11 +4,20 @@ The limits are the key's; the counting against them is the receiver's.
 """
 
 from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
+from gateway.contract.json_types import Schema
 from gateway.keys.errors import InvalidKey
 
 MOST = 2**53
 """The largest whole number that every JSON reader keeps exactly."""
+
+
+class KeyLimits(TypedDict):
+    requests_per_minute: Annotated[int | None, Schema(minimum=1)]
+    """Null for no limit."""
+    bytes_per_minute: Annotated[int | None, Schema(minimum=1)]
+    """Null for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +27,7 @@ class Limits:
     bytes_per_minute: int | None = None
     """Of bodies after decompression. None: no limit."""
 
-    def as_json(self) -> dict[str, int | None]:
+    def as_json(self) -> KeyLimits:
         return {"requests_per_minute": self.requests_per_minute, "bytes_per_minute": self.bytes_per_minute}
 
 

@@ -5,14 +5,15 @@ Pure.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 from unicodedata import normalize
 
+from gateway.contract.json_types import Count, Time
 from gateway.contract.scopes import Fixed, Grant, Managed, faults, granted
 from gateway.keys.errors import InvalidKey
 from gateway.keys.faults import Faults
 from gateway.keys.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
-from gateway.keys.limits import NO_LIMITS, Limits, valid_limits
+from gateway.keys.limits import NO_LIMITS, KeyLimits, Limits, valid_limits
 from spool.clock import rfc3339_ms
 
 Status = Literal["Enabled", "Disabled"]
@@ -44,6 +45,37 @@ class KeyId(NamedTuple):
 
 Which = str | KeyId
 """A key's name, or its id."""
+
+
+class GrantJson(TypedDict, total=False):
+    scopes: list[str]
+    """Exactly these."""
+    managed: list[str]
+    """Use cases; what they grant follows the catalogue."""
+
+
+class KeyJson(GrantJson):
+    """The fields of part 2.1 and the display form, without the secret. It has either `scopes` or
+    `managed`.
+    """
+
+    id: str
+    name: str
+    description: str
+    labels: Mapping[str, str]
+    """Put on what is sent under the key."""
+    limits: KeyLimits
+    status: Status
+    display: str
+    """The secret's beginning and end."""
+    created_by: str
+    created_at: Time
+    updated_by: str
+    last_modified: Time
+    last_accessed: Time | Literal["Not In Use"]
+    """A time."""
+    scope_count: Count
+    """Scopes granted now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +123,7 @@ class KeyRecord:
         """Scopes granted now; of a managed key it follows the catalogue."""
         return len(granted(self.grant))
 
-    def as_json(self) -> dict[str, object]:
-        """The fields of part 2.1 and the display form; what `keys list --json` prints."""
+    def as_json(self) -> KeyJson:
         return {
             "id": self.key_id,
             "name": self.name,
@@ -155,7 +186,7 @@ def to_row(key: KeyRecord) -> Row:
     )
 
 
-def grant_as_json(grant: Grant) -> dict[str, object]:
+def grant_as_json(grant: Grant) -> GrantJson:
     match grant:
         case Fixed(scopes):
             return {"scopes": sorted(scopes)}

@@ -15,8 +15,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple, TypedDict
 
+from gateway.contract.json_types import Count
 from gateway.lists.cursor import NotACursor, opened, sealed
 
 Order = Literal["asc", "desc"]
@@ -146,29 +147,84 @@ def read_request(shape: ListShape, query: Iterable[tuple[str, str]]) -> ListRequ
     return made
 
 
+class PageCursors(TypedDict):
+    next_cursor: str | None
+    """Opaque; null when there is no next page."""
+    previous_cursor: str | None
+    """Opaque; null when there is no previous page."""
+    has_next: bool
+    has_previous: bool
+
+
+class Pagination(TypedDict):
+    page_count: Count
+    """Total number of pages."""
+    item_count: Count
+    """Items in this answer."""
+    total_count: Count
+    """Items on all pages."""
+    cursor: PageCursors
+
+
+class BoundedPagination(TypedDict):
+    page_count: Count | None
+    """Total number of pages; null while `total_count` is."""
+    item_count: Count
+    """Items in this answer."""
+    total_count: Count | None
+    """Items on all pages; null where a request does not reach the end of the list."""
+    cursor: PageCursors
+
+
+class AvailableFilter(TypedDict):
+    field: str
+    valid_values: Sequence[str]
+    """Empty where any value of these types can be asked for."""
+    valid_types: Sequence[str]
+
+
+class Filtering(TypedDict):
+    available: Sequence[AvailableFilter]
+    current: Mapping[str, Sequence[str]]
+    """Field -> the values that are applied."""
+
+
+class AppliedSort(TypedDict):
+    sort_key: str
+    sort_order: Order
+
+
+class Sorting(TypedDict):
+    available: Sequence[str]
+    current: Sequence[AppliedSort]
+    ordering: Sequence[str]
+
+
 def envelope(shape: ListShape, request: ListRequest, page: Page) -> dict[str, object]:
     """The response body. Each feature that the list supports has its root key, whether asked for or
     not.
     """
     body: dict[str, object] = {shape.root: page.items, "pagination": _pagination(shape, request, page)}
     if shape.filters:
-        body["filtering"] = {
+        filtering: Filtering = {
             "available": [
                 {"field": each.name, "valid_values": each.valid_values, "valid_types": each.valid_types}
                 for each in shape.filters
             ],
             "current": request.filters,
         }
+        body["filtering"] = filtering
     if shape.sort_keys:
-        body["sorting"] = {
+        sorting: Sorting = {
             "available": shape.sort_keys,
             "current": [{"sort_key": request.sort.key, "sort_order": request.sort.order}],
             "ordering": ORDERS,
         }
+        body["sorting"] = sorting
     return body
 
 
-def _pagination(shape: ListShape, request: ListRequest, page: Page) -> dict[str, object]:
+def _pagination(shape: ListShape, request: ListRequest, page: Page) -> BoundedPagination:
     return {
         "page_count": None if page.total_count is None else math.ceil(page.total_count / request.limit),
         "item_count": len(page.items),

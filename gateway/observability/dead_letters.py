@@ -4,6 +4,7 @@ metrics report about them. Pure.
 
 from typing import TypedDict
 
+from gateway.contract.json_types import Count, Time
 from spool.clock import rfc3339_ms
 from spool.dead_letters import DeadLetterSummary, ReasonCount
 from spool.record import Lane
@@ -14,20 +15,20 @@ class ReasonFigures(TypedDict):
 
     lane: Lane
     reason: str
-    records: int
-    bytes: int
-    oldest_at: str
-    newest_at: str
+    records: Count
+    bytes: Count
+    oldest_at: Time
+    newest_at: Time
 
 
 class ResendFigures(TypedDict):
     """What was sent again in one lane, or never will be; counted since the spool was made."""
 
-    dead_letters: dict[str, int]
+    dead_letters: dict[str, Count]
     """`replayed`, `dropped`, `expired`"""
-    sent_again: dict[str, int]
+    sent_again: dict[str, Count]
     """Of delivered records: `delivered`, `refused`, `given_up`"""
-    waiting: int
+    waiting: Count
     """Delivered records that are still to be sent again."""
 
 

@@ -8,15 +8,16 @@ what is final is a counter.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NotRequired, TypedDict
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gateway.billing.lane import BillingStatus
-from gateway.billing.relay import ConnectionStatus
+from gateway.billing.relay import BillingRelayStatus
+from gateway.contract.json_types import Count, Schema, Time
 from gateway.contract.reader_status import ReaderStatus
-from gateway.counting.coverage import Uncovered
+from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
@@ -26,72 +27,81 @@ from gateway.observability.refusals import RefusedStatus
 class LaneShown(TypedDict):
     """How a lane fares."""
 
-    pending: int
+    pending: Count
     state: Literal["ok", "behind", "retrying", "held", "off"]
     reason: str | None
-    """Why it is not ok; safe to show."""
+    """Why it is not ok."""
 
 
 class LaneStatus(LaneShown):
     """`kept = delivered + pending + dead_lettered + expired`"""
 
-    kept: int
-    delivered: int
-    dead_lettered: int
-    expired: int
+    kept: Count
+    delivered: Count
+    dead_lettered: Count
+    expired: Count
     oldest_pending_age_s: float | None
-    """None when nothing is pending."""
-    restarts: NotRequired[int]
+    """Null when nothing is pending."""
+    restarts: NotRequired[Count]
     """How often its pump was replaced, because it ended by a fault or stood still,
     since the gateway started."""
     pending_bytes: NotRequired[int | None]
-    """What is pending takes about so much; null where no one measures it."""
-    unnamed_refusals: NotRequired[int]
+    """About what the pending records take; null where no one measured it."""
+    unnamed_refusals: NotRequired[Count]
     """Of the dead letters, how many an OTLP upstream refused without naming them, since the
     gateway started: these have no record."""
     upstream: NotRequired[str]
-    """Address that the lane sends to, a file's path, or `unit-cost stream NAME`."""
-    last_success_at: NotRequired[str | None]
-    """When a batch was delivered last, RFC 3339; null for none since the gateway started."""
+    """Address, path of a file, or unit-cost stream."""
+    last_success_at: NotRequired[Time | None]
+    """Null where nothing was delivered since the start."""
     last_send_s: NotRequired[float | None]
-    """From the send of the last batch to its outcome; null before the first."""
+    """How long the last batch took."""
     send_p95_s: NotRequired[float | None]
-    """Within it, or less, 95 of 100 batches had their outcome; null before the first, and where it
-    is more than 60 s."""
+    """95 of 100 batches took no longer; null above 60 s."""
 
 
 class SpoolStatus(TypedDict):
     """What the spool takes on the disk, and what it may; as of the last commit."""
 
-    used_bytes: int
+    used_bytes: Count
     """What counts against the limit: pages that hold something, the write-ahead log,
     and what is on its way there."""
-    max_bytes: int
+    max_bytes: Count
     """Above it senders are asked to keep their data."""
-    file_bytes: int
+    file_bytes: Count
     """Size of the files; beyond `used_bytes` are free pages, which are used again or
     given back to the system."""
     disk_free_bytes: int
     """Left on the disk, beside the reserve."""
 
 
+class Edge(TypedDict):
+    received: Count
+    kept: Count
+    duplicate: Count
+    suppressed: Count
+    rejected: Count
+    ignored: Count
+
+
 class Status(TypedDict):
     """What `GET /v2/status` answers."""
 
-    edge: Mapping[str, int]
+    edge: Annotated[Mapping[str, int], Edge]
     """`received = kept + duplicate + suppressed + rejected + ignored`"""
     lanes: Mapping[str, LaneStatus]
-    waiting_metrics: NotRequired[int]
+    """By name."""
+    waiting_metrics: NotRequired[Count]
     """Sums of metrics that are kept and pending until it is known whether calls cover them
     (`counting.metrics_settle`): then each is sent, or moves from `kept` to `suppressed`."""
-    reasons: NotRequired[Mapping[str, int]]
+    reasons: NotRequired[Mapping[str, Count]]
     """`<outcome>.<reason>` -> items: what is behind the edge's outcomes."""
-    unpriced: NotRequired[Mapping[str, int]]
+    unpriced: NotRequired[Mapping[str, Count]]
     """Model -> calls that no price was found for."""
     gaps: NotRequired[Sequence[Gap]]
     """Sources whose metrics state more tokens than their calls do: spans
     that were sampled or lost."""
-    ai_without_calls: NotRequired[Sequence[Uncovered]]
+    ai_without_calls: NotRequired[Sequence[AiWithoutCalls]]
     """Sources that report agents and steps, and no call of a model."""
     spool: NotRequired[SpoolStatus]
     quarantine: NotRequired[QuarantineStatus]
@@ -101,15 +111,14 @@ class Status(TypedDict):
     resends: NotRequired[Mapping[str, ResendFigures]]
     """Lane -> what became of dead letters and of delivered records that were sent again."""
     refused: NotRequired[Sequence[RefusedStatus]]
-    """Requests that senders made in vain since the start, the last one
-    first: why nothing arrives."""
+    """Refused requests of senders since the start, the latest first."""
     devices: NotRequired["DeviceStatus"]
     reader: NotRequired[ReaderStatus]
     upstream: NotRequired["UpstreamStatus"]
     billing: NotRequired[BillingStatus | None]
-    """Null where no billing connection is configured."""
-    billing_relay: NotRequired[Sequence[ConnectionStatus]]
-    """Drops of senders, by connection: those that wait or were refused."""
+    """The lane of billing drops; null where no connection is configured."""
+    billing_relay: NotRequired[Sequence[BillingRelayStatus]]
+    """Billing drops of senders, by connection: those that wait for the upstream or were refused."""
     version: NotRequired[str]
     commit: NotRequired[str | None]
     """Its first digits; null where the build did not write it down."""
@@ -119,20 +128,21 @@ class UpstreamStatus(TypedDict):
     """Whether the upstream is there and takes a key; nothing follows from it."""
 
     liveness: Literal["ok", "key_rejected_or_scope_missing", "unreachable", "no_key"] | None
-    """What was found last; `no_key`: no configured key may ask. None before the first answer."""
-    checked_at: str | None
-    last_success_at: str | None
-    """When a batch of any lane to it was delivered last; None for never since the start."""
+    """What `GET /v2/insights?limit=1` found last: at the start, and again when a lane was silent
+    for 15 minutes. `no_key`: no configured key may ask. Null before the first answer."""
+    checked_at: Time | None
+    last_success_at: Time | None
+    """When a batch of any lane to it was delivered last; null for never since the start."""
 
 
 class DeviceStatus(TypedDict):
-    states: Mapping[str, int]
+    states: Mapping[str, Count]
     """State -> devices; a few seconds old at most."""
-    enrolments_waiting: int
-    """Enrolments that the service has not answered for good."""
-    telemetry_held_s: float | None
+    enrolments_waiting: Count
+    """Enrolments without a final answer of the upstream."""
+    telemetry_held_s: Annotated[float | None, Schema(minimum=0)]
     """For how long the oldest telemetry has waited for one, beyond its settling (`devices.gate:
-    hold`); None while none waits."""
+    hold`); null while none waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +418,7 @@ def billing_metrics(billing: BillingStatus | None) -> Iterator[Metric]:
     yield family(BILLING_STATE, [((state,), float(billing["state"] == state)) for state in LANE_STATES])
 
 
-def relay_metric(connections: Sequence[ConnectionStatus]) -> Metric:
+def relay_metric(connections: Sequence[BillingRelayStatus]) -> Metric:
     waiting, refused = (sum(each[state] for each in connections) for state in ("waiting", "refused"))
     return family(RELAYED_DROPS, [(("waiting",), waiting), (("refused",), refused)])
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TypedDict
 
+from gateway.contract.json_types import Count
 from spool.status import gone_text
 from spool.store import StatusStore
 
@@ -13,28 +14,28 @@ class LatestSalvage(TypedDict):
     """In `quarantine/` of the data directory."""
     records: int | None
     why: str
-    damaged: Mapping[str, int]
+    damaged: Mapping[str, Count]
     """Table, `index`, `schema`, `log`, `file` or `summary` -> pages and rows that could not be
     read."""
-    lanes: Mapping[str, int]
-    """What is gone of each lane; where `records` is None, what each held at `since_ms`."""
+    lanes: Mapping[str, Count]
+    """What is gone of each lane; where `records` is null, what each held at `since_ms`."""
     since_ms: int | None
-    """When the spool was last known as it was; None when nothing knows."""
+    """When the spool was last known as it was; null when nothing knows."""
     acknowledged: bool
 
 
 class QuarantineStatus(TypedDict):
-    salvages: int
+    salvages: Count
     """Of the last 20 at most."""
     records: int | None
-    """Dead letters, over all lanes, that stand for records on pages that could not be read; None
+    """Dead letters, over all lanes, that stand for records on pages that could not be read; null
     when a salvage could not know."""
-    bytes: int
+    bytes: Count
     """Of damaged files in `quarantine/`."""
-    unacknowledged: int
+    unacknowledged: Count
     """Salvages that no operator has seen; the gateway is degraded until they are acknowledged, or
     the damaged files moved away."""
-    lanes: Mapping[str, int]
+    lanes: Mapping[str, Count]
     """What is known to be gone of each lane, by all salvages together."""
     latest: LatestSalvage | None
 

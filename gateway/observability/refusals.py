@@ -12,6 +12,7 @@ from typing import TypedDict
 
 import structlog
 
+from gateway.contract.json_types import Count, Time
 from spool.clock import rfc3339_ms
 
 log = structlog.get_logger()
@@ -37,15 +38,14 @@ class RefusedStatus(TypedDict):
     status: int
     """HTTP."""
     reason: str
-    """`no_key`, `key_unknown_or_disabled`, `scope_missing`, `not_found` …:
-    docs/operations.md has the list."""
+    """docs/operations.md has the list."""
     route: str
-    """As it is listed; `none` for a path that is no route's."""
-    requests: int
-    last_at: str
+    """As it is listed here; `none` for a path that no route takes."""
+    requests: Count
+    last_at: Time
     last_peer: str
     last_key: str | None
-    """Name of the key that the last one came under; null where it showed none that is known."""
+    """Name of the key that the last one came under."""
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from exporters.pacing import LaneState
 from gateway.billing.lane import BillingStatus
 from gateway.billing.lane_store import LANE
-from gateway.billing.relay import ConnectionStatus
+from gateway.billing.relay import BillingRelayStatus
 from gateway.billing.relay_store import LANE as RELAY
 from gateway.common.release import commit, release
 from gateway.contract.reader_status import ReaderStatus
-from gateway.counting.coverage import Uncovered
+from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap, sender_shown
 from gateway.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
@@ -47,7 +47,7 @@ class StatusReport:
     """As `Status.waiting_metrics`."""
     unpriced: Mapping[str, int]
     gaps: Callable[[], Sequence[Gap]]
-    uncovered: Callable[[], Sequence[Uncovered]]
+    uncovered: Callable[[], Sequence[AiWithoutCalls]]
     key_names: Callable[[], Mapping[str, str]]
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `Refused.status`."""
@@ -55,7 +55,7 @@ class StatusReport:
     upstream: Callable[[], UpstreamStatus]
     billing: Callable[[], BillingStatus | None]
     """None where no billing connection is configured."""
-    billing_relay: Callable[[], Sequence[ConnectionStatus]]
+    billing_relay: Callable[[], Sequence[BillingRelayStatus]]
 
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()

@@ -11,20 +11,20 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict, cast
 
 import orjson
 import structlog
 
 from gateway.common.traceback_summary import places
 from gateway.contract.errors import Overloaded
+from gateway.contract.json_types import Schema
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
 
 log = structlog.get_logger()
 
-Line = dict[str, Any]
 Filters = Mapping[str, AbstractSet[str]]
 """Field of a line -> the values that pass; all of the fields must."""
 
@@ -38,6 +38,41 @@ MOST_BEHIND: Final = 200
 """Chunks."""
 SHARE: Final = 0.05
 """Of the loop's time."""
+
+
+Outcome = Literal["kept", "duplicate", "suppressed", "rejected", "ignored"]
+
+
+class Line(TypedDict):
+    """A line of one record: names and figures, no user, no session, no content."""
+
+    at: str | None
+    """The start of the call."""
+    received_at: str | None
+    outcome: Outcome
+    reason: str | None
+    """As in the reasons of the status; null for a call of its own."""
+    kind: str | None
+    operation: str | None
+    provider: str | None
+    model: str | None
+    status: str | None
+    usage: str | None
+    """Whether the sender stated the tokens."""
+    input_tokens: Annotated[int | None, Schema(minimum=0)]
+    cache_read_input_tokens: Annotated[int | None, Schema(minimum=0)]
+    output_tokens: Annotated[int | None, Schema(minimum=0)]
+    cost: Any
+    """Amount, currency, and who states it; null where it is unknown."""
+    duration_ms: float | None
+    key: str | None
+    team: str | None
+    project: str | None
+    service: str | None
+    device: str | None
+    source: str | None
+    """The format in which it was reported."""
+    record_id: str | None
 
 
 class Watcher:
@@ -134,9 +169,7 @@ class Tap:
 
 
 def line_of(outcome: str, record: bytes) -> Line | None:
-    """The line of one record: names and figures, no user, no session, no content. None for bytes
-    that cannot be read.
-    """
+    """The line of one record; None for bytes that cannot be read."""
     try:
         found = orjson.loads(record)
     except orjson.JSONDecodeError:
@@ -146,7 +179,7 @@ def line_of(outcome: str, record: bytes) -> Line | None:
     return {
         "at": found.get("started_at"),
         "received_at": found.get("received_at"),
-        "outcome": word,
+        "outcome": cast("Outcome", word),
         "reason": reason or None,
         "kind": found.get("kind"),
         "operation": found.get("operation"),
@@ -170,4 +203,4 @@ def line_of(outcome: str, record: bytes) -> Line | None:
 
 
 def passes(line: Line, filters: Filters) -> bool:
-    return all(line[name] in wanted for name, wanted in filters.items())
+    return all(dict(line)[name] in wanted for name, wanted in filters.items())

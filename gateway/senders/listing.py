@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
+from gateway.contract.json_types import Count, Schema, Time
 from gateway.lists.conventions import Filterable, ListShape, Sort, SortValue, envelope, read_request
 from gateway.lists.memory import page_of
 from gateway.senders.activity import Activity, SenderId
-from gateway.senders.warning import warnings_of
+from gateway.senders.warning import Code, warnings_of
 from spool.clock import rfc3339_ms
 
 Known = tuple[SenderId, Activity]
@@ -39,6 +40,54 @@ SENDER_LIST: Final = ListShape(
 )
 
 
+class SenderRefusal(TypedDict):
+    reason: str
+    requests: Annotated[int, Schema(minimum=1)]
+    last_at: Time
+
+
+class SenderWarning(TypedDict):
+    code: Code
+    text: str
+    remedy: str
+
+
+class SenderActivity(TypedDict):
+    id: int
+    key: str | None
+    """Name of the inbound key. Null on open intake and where a request had no known key."""
+    format: str
+    """`otlp.traces`, `otlp.logs`, `otlp.metrics`, a source's name, `records`, `usage_events`,
+    `unit_cost` or `devices`."""
+    service_name: str | None
+    """`service.name`; null where nothing states it. `(other)`: the key names more than 200."""
+    product: str | None
+    """What its User-Agent begins with."""
+    first_seen_at: Time
+    last_seen_at: Time | None
+    """Null where everything was refused."""
+    silent_s: Annotated[float | None, Schema(minimum=0)]
+    """Since last_seen_at."""
+    requests: Count
+    """Taken."""
+    items: Count
+    """Spans, log records, points, events or calls, whatever became of them."""
+    calls: Count
+    calls_without_usage: Count
+    """Calls that should state tokens and do not."""
+    share_without_usage: float | None
+    """Null where there are no calls."""
+    bytes: Count
+    """Of bodies, decompressed."""
+    longest_silence_s: Annotated[float, Schema(minimum=0)]
+    """Between two requests."""
+    refused: Count
+    """Requests."""
+    refusals: list[SenderRefusal]
+    """By reason, the last one first."""
+    warnings: list[SenderWarning]
+
+
 def sender_page(known: Mapping[SenderId, Activity], now_ms: int, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The page that *query* asks for. Raises BadListRequest."""
     request = read_request(SENDER_LIST, query)
@@ -63,8 +112,7 @@ def value_of(known: Known, name: str) -> str | None:
     return {"key": sender.key, "format": sender.format, "service_name": sender.service}[name]
 
 
-def sender_item(sender: SenderId, activity: Activity, now_ms: int) -> dict[str, Any]:
-    """One item: what `Sender` in the description of the API holds."""
+def sender_item(sender: SenderId, activity: Activity, now_ms: int) -> SenderActivity:
     calls = activity.calls
     return {
         "id": activity.sender_no,
@@ -87,5 +135,8 @@ def sender_item(sender: SenderId, activity: Activity, now_ms: int) -> dict[str, 
             {"reason": reason, "requests": x.requests, "last_at": rfc3339_ms(x.last_ms)}
             for reason, x in sorted(activity.refusals.items(), key=lambda item: -item[1].last_ms)
         ],
-        "warnings": [warned._asdict() for warned in warnings_of(activity, sender.format, now_ms)],
+        "warnings": [
+            {"code": each.code, "text": each.text, "remedy": each.remedy}
+            for each in warnings_of(activity, sender.format, now_ms)
+        ],
     }

@@ -31,6 +31,10 @@ Kept = Mapping[Dimension, tuple[str | None, ...]]
 """The same, checked."""
 
 
+ShownFilter = Mapping[str, list[str | None]]
+"""As answers hold it."""
+
+
 def kept_filter(given: Mapping[Dimension, list[str | None]]) -> dict[Dimension, tuple[str | None, ...]]:
     """*given* with each name once, by the order of the dimensions."""
     return {name: tuple(dict.fromkeys(given[name])) for name in DIMENSIONS if name in given}

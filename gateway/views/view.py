@@ -1,14 +1,15 @@
 """A view: a question about usage that is kept, with a range that moves with the time. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypedDict, get_args
 
+from gateway.contract.json_types import Schema, Time
 from gateway.lists.conventions import Order
 from gateway.usage.grains import Dimension
 from gateway.usage.request import OrderBy
-from gateway.usage.saved_filter import Kept, query_of
+from gateway.usage.saved_filter import Kept, ShownFilter, query_of
 from gateway.usage.timespan import Interval
 from spool.clock import rfc3339_ms
 
@@ -41,6 +42,30 @@ class View:
     created_by: str
     updated_at_ms: int
     updated_by: str
+
+
+class ViewJson(TypedDict):
+    id: str
+    name: str
+    filter: ShownFilter
+    """Dimension -> names, null for an unknown one. A call has any of the names of each; an empty
+    object keeps every call."""
+    group_by: Sequence[str]
+    interval: Interval | None
+    """Hours or days in place of groups."""
+    sort_key: str
+    sort_order: Order
+    range: Annotated[str, Schema(examples=("last_7_days", "this_month"))]
+    """UTC; it moves with the time."""
+    created_at: Time
+    created_by: str
+    updated_at: Time
+    updated_by: str
+
+
+class ViewDetail(ViewJson):
+    usage: str
+    """Path and query of the usage that it shows now."""
 
 
 def times_of(name: Range, now_ms: int) -> tuple[datetime, datetime]:
@@ -86,8 +111,7 @@ def question_of(view: View, now_ms: int) -> list[tuple[str, str]]:
     ]
 
 
-def view_item(view: View) -> dict[str, Any]:
-    """What `View` in the description of the API holds."""
+def view_item(view: View) -> ViewJson:
     return {
         "id": view.view_id,
         "name": view.name,

@@ -7,12 +7,14 @@ from functools import cache
 
 import orjson
 
-from gateway.admin import billing, budgets, calls, insights
-from gateway.admin.openapi.operations import operation_paths
+from gateway.admin import budgets, insights
+from gateway.admin.keys import OpenSenderJson
+from gateway.admin.openapi.operations import answer_schemas, operation_paths
 from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
 from gateway.admin.site.registry import ACTIONS, VIEWS
+from gateway.lists.conventions import BoundedPagination
 from gateway.lists.openapi.document import (
     Json,
     document,
@@ -21,7 +23,9 @@ from gateway.lists.openapi.document import (
     with_answers_to_bodies,
     written_out,
 )
+from gateway.lists.openapi.lists import ENVELOPE
 from gateway.lists.openapi.record import shared_schemas
+from gateway.lists.openapi.types import component_schemas
 from gateway.receiver.unit_cost import STREAMS
 from gateway.sources.catalogue import SOURCES
 
@@ -62,12 +66,9 @@ def gateway_document() -> Json:
     for shared in (insights.LIST, budgets.STATE):
         admin["paths"][shared.path]["get"]["servers"] = [*ADMIN, *SENDERS]
     admin["components"]["schemas"] |= model_schemas(each.body for each in OPERATIONS if each.body is not None)
-    admin["components"]["schemas"] |= {
-        "BillingStatus": billing.LANE,
-        "BillingRelayStatus": billing.RELAY_LANE,
-        "RelayedDrop": billing.RELAYED_DROP,
-        "SettledCall": calls.CALL,
-    }
+    admin["components"]["schemas"] |= answer_schemas(OPERATIONS) | component_schemas(
+        [OpenSenderJson, *ENVELOPE, BoundedPagination]
+    )
     parts = [
         shared_schemas(),
         written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),

@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.admin.operation import NAMED, AnyOperation, Json, Listed
 from gateway.lists.openapi.lists import list_answer, list_parameters
+from gateway.lists.openapi.types import component_name, component_schemas, schema_of
 
 ERRORS: Final = {
     400: "AdminBadRequest",
@@ -73,10 +74,17 @@ def responses_of(operation: AnyOperation) -> Json:
 def success_of(operation: AnyOperation) -> Json:
     answer = operation.answer
     if isinstance(answer, Listed):
-        return list_answer(answer.shape, answer.item)
-    schema = {"$ref": f"#/components/schemas/{answer.schema}"} if isinstance(answer.schema, str) else answer.schema
-    content = {"application/json": {"schema": schema}}
-    return {"description": answer.text, **({"content": content} if answer.schema else {})}
+        return list_answer(answer.shape, component_name(answer.item))
+    if answer.kind is None:
+        return {"description": answer.text}
+    schema = answer.kind if isinstance(answer.kind, dict) else schema_of(answer.kind, {})
+    return {"description": answer.text, "content": {"application/json": {"schema": schema}}}
+
+
+def answer_schemas(operations: Sequence[AnyOperation]) -> Json:
+    """The components of their answers."""
+    answers = [each.answer.item if isinstance(each.answer, Listed) else each.answer.kind for each in operations]
+    return component_schemas(kind for kind in answers if kind is not None and not isinstance(kind, dict))
 
 
 def names_in(path: str) -> list[str]:

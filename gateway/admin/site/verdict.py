@@ -1,7 +1,7 @@
 """Whether to worry, and about what: the sentences at the top of the overview. Pure."""
 
 from gateway.billing.lane import BillingStatus
-from gateway.billing.relay import ConnectionStatus
+from gateway.billing.relay import BillingRelayStatus
 from gateway.common.plural import plural
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus, Status
@@ -46,7 +46,7 @@ def of_billing(lane: BillingStatus) -> list[str]:
     return faults
 
 
-def of_relay(connection: ConnectionStatus) -> list[str]:
+def of_relay(connection: BillingRelayStatus) -> list[str]:
     """What is wrong with the drops of senders for one connection."""
     name, waiting = connection["connection"], plural(connection["waiting"], "drop waits", "drops wait")
     faults = []

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict
 
 from gateway.common.lru import forget_oldest
+from gateway.contract.json_types import Count
 from gateway.counting.calls.models import short_model
 
 TOLERANCE: Final = 0.05
@@ -34,15 +35,15 @@ class Whose(NamedTuple):
 
 
 class Gap(TypedDict):
-    """One source and model of which metrics state more tokens than calls do."""
+    """One source and model whose metrics report more tokens than its calls."""
 
     sender: str
-    """As `Reporter` has it; `sender_shown` for people."""
+    """`key:` and the inbound key's name now, else `peer:` and the address."""
     service_name: str
     model: str
-    tokens_by_calls: int
+    tokens_by_calls: Count
     """0: all of its calls are lost."""
-    tokens_by_metrics: int
+    tokens_by_metrics: Count
 
 
 @dataclass(slots=True)

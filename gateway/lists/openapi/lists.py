@@ -1,10 +1,20 @@
 """A list's parameters and answer, from the shape that it is served by. Pure."""
 
-from typing import Any
+from typing import Any, Final
 
-from gateway.lists.conventions import DEFAULT_LIMIT, MAX_LIMIT, Filterable, ListShape
+from gateway.lists.conventions import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    Filterable,
+    Filtering,
+    ListShape,
+    Pagination,
+    Sorting,
+)
 
 Json = dict[str, Any]
+ENVELOPE: Final = (Pagination, Filtering, Sorting)
+"""Types of the root keys that lists share."""
 
 
 def list_parameters(shape: ListShape) -> list[Json]:

@@ -5,8 +5,9 @@ from functools import cache
 import orjson
 
 from gateway.insights.changes import CommentBody, InsightChange, NewInsight
-from gateway.insights.finding import INSIGHT_LIST
+from gateway.insights.finding import INSIGHT_LIST, Insight, InsightAnswer
 from gateway.insights.listing import comments_list
+from gateway.insights.tables import Comment, CommentAnswer
 from gateway.lists.openapi.document import (
     Json,
     document,
@@ -15,7 +16,9 @@ from gateway.lists.openapi.document import (
     with_answers_to_bodies,
     written_out,
 )
+from gateway.lists.openapi.lists import ENVELOPE
 from gateway.lists.openapi.record import shared_schemas
+from gateway.lists.openapi.types import component_schemas
 from gateway.local_service.ai_telemetry import RECORDS
 from gateway.local_service.billing import DROPS, ROWS
 from gateway.local_service.billing_connections import CONNECTIONS
@@ -53,7 +56,8 @@ TOO_SLOW: Json = {"408": {"$ref": "#/components/responses/TooSlow"}}
 def service_document() -> Json:
     read = with_answers_to_bodies(read_folder("gateway.local_service.openapi", "service"), TOO_SLOW)
     service = written_out(read, security, SHAPES, SERVERS)
-    bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody])}}
+    answers = component_schemas([*ENVELOPE, Insight, InsightAnswer, Comment, CommentAnswer])
+    bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody]) | answers}}
     parts = [shared_schemas(), bodies, service]
     return document("AI telemetry gateway: local service", TEXT, parts)
 
