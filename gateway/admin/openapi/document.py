@@ -10,6 +10,7 @@ import orjson
 from gateway.admin import budgets, insights
 from gateway.admin.keys import OpenSenderJson
 from gateway.admin.openapi.operations import answer_schemas, operation_paths
+from gateway.admin.openapi.sender_paths import sender_paths
 from gateway.admin.openapi.site import site_paths
 from gateway.admin.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.admin.registry import OPERATIONS
@@ -26,7 +27,6 @@ from gateway.lists.openapi.document import (
 from gateway.lists.openapi.lists import ENVELOPE
 from gateway.lists.openapi.record import shared_schemas
 from gateway.lists.openapi.types import component_schemas
-from gateway.receiver.unit_cost import STREAMS
 from gateway.sources.catalogue import SOURCES
 
 TEXT = """The senders' port and the admin port.
@@ -46,6 +46,7 @@ ADMIN = [{"url": "http://127.0.0.1:4319", "description": "Operators; `listen.adm
 
 SENDERS_WAYS = ("key", "bearer", "basic", "xApiKey", "apiKey")
 ADMIN_WAYS = ("adminToken", "session")
+NDJSON: Json = {"schema": {"type": "string", "description": "One event a line."}}
 BODY_ANSWERS: Json = {
     "415": {"$ref": "#/components/responses/AdminMedia"},
     "503": {"$ref": "#/components/responses/AdminUnavailable"},
@@ -58,6 +59,8 @@ def gateway_document() -> Json:
     """The OpenAPI 3.1 document of both listeners, as plain JSON types."""
     senders = read_folder("gateway.admin.openapi", "senders")
     answers = senders.pop("x-answers")
+    senders["paths"] = sender_paths()
+    senders["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/x-ndjson"] = NDJSON
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
     senders["paths"] |= forwarded_otlp_paths(senders["paths"])
     admin = read_folder("gateway.admin.openapi", "admin")
@@ -71,8 +74,8 @@ def gateway_document() -> Json:
     )
     parts = [
         shared_schemas(),
-        written_out(senders, senders_security, {"unit_cost_streams": STREAMS}, SENDERS),
-        written_out(with_answers_to_bodies(admin, BODY_ANSWERS), admin_security, {}, ADMIN),
+        written_out(senders, senders_security, SENDERS),
+        written_out(with_answers_to_bodies(admin, BODY_ANSWERS), admin_security, ADMIN),
     ]
     return document("AI telemetry gateway", TEXT, parts)
 

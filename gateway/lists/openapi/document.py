@@ -1,14 +1,10 @@
-"""An OpenAPI 3.1 document out of YAML files: read, merged, short forms written out.
+"""An OpenAPI 3.1 document out of YAML files: read, merged, scopes written out.
 
-An operation in the files may hold two short forms:
-
-- `x-scope: name` becomes `security`: any of the ways in that the listener takes, each with that
-  scope. The name stays beside it.
-- `x-list: {shape, items}` becomes the list's parameters and its 200, from the very shape that
-  the list is served by (`lists.py`).
+An operation may hold `x-scope: name`; it becomes `security`: any of the ways in that the listener
+takes, each with that scope. The name stays beside it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -17,8 +13,6 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.common.body import body_schema
-from gateway.lists.conventions import ListShape
-from gateway.lists.openapi.lists import list_answer, list_parameters
 
 Json = dict[str, Any]
 
@@ -62,10 +56,10 @@ def model_schemas(models: Iterable[type[BaseModel]]) -> Json:
     return {model.__name__: body_schema(model) for model in models}
 
 
-def written_out(part: Json, secure: Secure, shapes: Mapping[str, ListShape], servers: list[Json]) -> Json:
-    """*part* without short forms, each of its paths with *servers*."""
+def written_out(part: Json, secure: Secure, servers: list[Json]) -> Json:
+    """*part* with `security` of each operation, each of its paths with *servers*."""
     paths = {
-        path: {"servers": servers, **{key: operation(each, secure, shapes) for key, each in item.items()}}
+        path: {"servers": servers, **{key: {**each, "security": secure(each)} for key, each in item.items()}}
         for path, item in part["paths"].items()
     }
     return {**part, "paths": paths}
@@ -81,16 +75,6 @@ def with_answers_to_bodies(part: Json, answers: Json) -> Json:
         for path, item in part["paths"].items()
     }
     return {**part, "paths": paths}
-
-
-def operation(short: Json, secure: Secure, shapes: Mapping[str, ListShape]) -> Json:
-    full = {**short, "security": secure(short)}
-    listed = full.pop("x-list", None)
-    if listed is not None:
-        shape = shapes[listed["shape"]]
-        full["parameters"] = [*full.get("parameters", []), *list_parameters(shape)]
-        full["responses"] = {"200": list_answer(shape, listed["items"]), **full["responses"]}
-    return full
 
 
 def document(title: str, text: str, parts: Iterable[Json]) -> Json:

@@ -5,27 +5,20 @@ from functools import cache
 import orjson
 
 from gateway.insights.changes import CommentBody, InsightChange, NewInsight
-from gateway.insights.finding import INSIGHT_LIST, Insight, InsightAnswer
-from gateway.insights.listing import comments_list
+from gateway.insights.finding import Insight, InsightAnswer
 from gateway.insights.tables import Comment, CommentAnswer
 from gateway.lists.openapi.document import (
     Json,
     document,
     model_schemas,
     read_folder,
-    with_answers_to_bodies,
     written_out,
 )
 from gateway.lists.openapi.lists import ENVELOPE
 from gateway.lists.openapi.record import shared_schemas
 from gateway.lists.openapi.types import component_schemas
-from gateway.local_service.ai_telemetry import RECORDS
-from gateway.local_service.billing import DROPS, ROWS
-from gateway.local_service.billing_connections import CONNECTIONS
-from gateway.local_service.devices import DEVICES
-from gateway.local_service.events import EVENTS
-from gateway.local_service.unit_cost import RECORDS as STREAM_RECORDS
-from gateway.local_service.unit_cost_streams import STREAMS
+from gateway.local_service.openapi.operations import operation_paths
+from gateway.local_service.routes import ROUTES
 
 TEXT = """The stand-in for the cost management service that a gateway embeds, or that `telemetry-gateway service run` runs.
 
@@ -35,27 +28,12 @@ checked. Every GET is answered to HEAD too: the same status and headers, without
 
 SERVERS = [{"url": "http://127.0.0.1:4320", "description": "`listen.service`."}]
 
-SHAPES = {
-    "insights": INSIGHT_LIST,
-    "comments": comments_list("").shape,
-    "records": RECORDS.shape,
-    "events": EVENTS.shape,
-    "devices": DEVICES.shape,
-    "stream_records": STREAM_RECORDS.shape,
-    "streams": STREAMS.shape,
-    "connections": CONNECTIONS.shape,
-    "billing_drops": DROPS.shape,
-    "billing_rows": ROWS.shape,
-}
-
-
-TOO_SLOW: Json = {"408": {"$ref": "#/components/responses/TooSlow"}}
-
 
 @cache
 def service_document() -> Json:
-    read = with_answers_to_bodies(read_folder("gateway.local_service.openapi", "service"), TOO_SLOW)
-    service = written_out(read, security, SHAPES, SERVERS)
+    read = read_folder("gateway.local_service.openapi", "service")
+    read["paths"] |= operation_paths(ROUTES)
+    service = written_out(read, security, SERVERS)
     answers = component_schemas([*ENVELOPE, Insight, InsightAnswer, Comment, CommentAnswer])
     bodies = {"components": {"schemas": model_schemas([NewInsight, InsightChange, CommentBody]) | answers}}
     parts = [shared_schemas(), bodies, service]

@@ -21,7 +21,6 @@ from gateway.contract.scopes import CATALOGUE, MCP_SCOPE
 from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX
 from gateway.lists.openapi.document import merged, operations
 from gateway.local_service.openapi.document import service_document, service_openapi
-from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import build_service
 from gateway.observability.metrics import EDGE_OUTCOMES
 from gateway.sources.catalogue import SOURCES
@@ -172,12 +171,6 @@ async def test_the_scopes_of_senders_are_those_of_the_routes(gateway: Gateway) -
     }
     handshakes = {path for (method, path), scope in said.items() if method == "GET" and scope is None}
     assert not any("unit-cost" in path for path in handshakes), "a handshake alone needs no key"
-
-
-def test_the_scopes_of_the_local_service_are_those_of_its_routes() -> None:
-    said = {(method, path): each.get("x-scope") for method, path, each in operations(service_document())}
-    del said["GET", "/openapi.json"]
-    assert said == {(route.method, route.path): route.scope for route in ROUTES}
 
 
 def test_the_scopes_that_open_the_admin_port_to_keys_are_those_of_the_code() -> None:
