@@ -21,6 +21,7 @@ from gateway.cli.options import (
     data_dir_option,
     json_option,
     passphrase_option,
+    plug_in_sources,
     profile_option,
     read_config,
 )
@@ -149,6 +150,7 @@ def normalise(
       telemetry-gateway normalise --path /v1/traces payload.bin
       telemetry-gateway normalise --explain --content-type application/json payload.json
     """
+    plug_in_sources()
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
 
@@ -442,6 +444,7 @@ def sources(
     """
     from gateway.cli.sources import print_source, print_sources  # noqa: PLC0415 as above
 
+    plug_in_sources()
     if name is None:
         print_sources(address, grpc_address, as_json=as_json)
     else:

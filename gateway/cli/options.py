@@ -7,12 +7,14 @@ from typing import Any, Final
 
 import click
 
+from gateway.common.plugins import BrokenPlugin
 from gateway.common.plural import plural
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt_texts
 from gateway.config.loader import load_config
 from gateway.config.model import Config
 from gateway.config.profiles import PROFILES
+from gateway.sources.catalogue import add_plugged_sources
 from spool.disk_faults import disk_fault
 
 config_option = click.option(
@@ -59,6 +61,14 @@ def read_config(
     if data_dir is not None:
         overrides["data_dir"] = str(data_dir)
     return load_config(config_file, overrides, has_secrets=has_secrets)
+
+
+def plug_in_sources() -> None:
+    """Make the sources of installed plug-ins known. Raises Faulty for a broken one."""
+    try:
+        add_plugged_sources()
+    except BrokenPlugin as error:
+        raise Faulty(str(error)) from error
 
 
 def config_of(

@@ -20,13 +20,21 @@ from exporters.registry import build_client, build_otlp
 from gateway.admin.mcp.route import refuse_without_sdk
 from gateway.admin.session import TOKEN_FILES, open_access
 from gateway.common import unix_socket
+from gateway.common.plugins import BrokenPlugin
 from gateway.common.tls import ending, load
 from gateway.common.wall_clock import wall_ms
-from gateway.config.model import Config, OtlpExporter, Upstream, refuse_open_intake, refuse_shared_totals
+from gateway.config.model import (
+    Config,
+    OtlpExporter,
+    PluginExporter,
+    Upstream,
+    refuse_open_intake,
+    refuse_shared_totals,
+)
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import CannotStart, not_bound
 from gateway.delivery.embedded import NO_SERVICE_ADDRESS
-from gateway.delivery.lanes import key_settings, otlp_settings, upstream_settings
+from gateway.delivery.lanes import key_settings, otlp_settings, plugged_exporter, upstream_settings
 from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.tables import migrate
 from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
@@ -222,6 +230,8 @@ class StartChecks:
         for name, options in self._config.exporters.items():
             if isinstance(options, OtlpExporter):
                 await close_exporter(name, options)
+            elif isinstance(options, PluginExporter):
+                await close_plugged_exporter(name, options)
 
 
 def client_of(upstream: Upstream) -> CostServiceClient:
@@ -241,6 +251,14 @@ async def close_exporter(name: str, options: OtlpExporter) -> None:
         raise CannotStart(f"exporters.{name}.ca_file: {error}") from error
     if plan.exporter is not None:
         await plan.exporter.close()
+
+
+async def close_plugged_exporter(name: str, options: PluginExporter) -> None:
+    """The same of a plug-in's. Raises CannotStart."""
+    try:
+        await plugged_exporter(name, options).close()
+    except BrokenPlugin as error:
+        raise CannotStart(str(error)) from error
 
 
 async def try_upstream(upstream: Upstream) -> list[tuple[str, Probed]]:

@@ -14,12 +14,14 @@ from pydantic_core import ErrorDetails
 
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
+from gateway.common.plugins import BrokenPlugin
 from gateway.common.suggestions import did_you_mean
 from gateway.config.draft import (
     METRICS_TOKEN,
     SECRET_OPTION,
     ConfigFaults,
     Draft,
+    Fault,
     Steps,
     at,
     expand,
@@ -30,6 +32,7 @@ from gateway.config.environment import environment_options, resolved
 from gateway.config.model import Config, config_schema
 from gateway.config.origins import Origin, Origins
 from gateway.pricing.own import BadPriceFile, parse_price_file
+from gateway.sources.catalogue import add_plugged_sources
 
 DASHES = str.maketrans("._", "--")
 """`listen.http` -> the flag's `listen-http`."""
@@ -58,6 +61,10 @@ def load_config(
     working directory. Raises ConfigFaults.
     """
     environ = os.environ if environ is None else environ
+    try:
+        add_plugged_sources()
+    except BrokenPlugin as error:
+        raise ConfigFaults([Fault("", str(error))]) from error
     folder = path.parent if path else Path()
     draft = read_draft(path)
     expand(draft, environ, folder)

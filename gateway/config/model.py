@@ -28,6 +28,7 @@ from pydantic import (
 from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
 from gateway.budgets.addresses import WHAT, is_link_local
+from gateway.common.plugins import EXPORTERS_GROUP, load, plugins
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.common.tls import TlsFiles
@@ -457,6 +458,24 @@ class ConsoleExporter(Options):
     type: Literal["console"]
 
 
+class PluginExporter(Options):
+    """A destination that another distribution adds (docs/plugins.md)."""
+
+    type: Literal["plugin"]
+    plugin: str
+    """Name of its entry point in `ai_telemetry_gateway.exporters`."""
+    options: dict[str, SecretOption] = Field(default_factory=dict, repr=False)
+    """What it is set up with, as texts; masked wherever the configuration is shown."""
+
+    @field_validator("plugin")
+    @classmethod
+    def installed_plugin(cls, value: str) -> str:
+        found = plugins(EXPORTERS_GROUP)
+        known((value,), found.keys(), "installed exporter plug-in")
+        load(found[value])
+        return value
+
+
 class OtlpTarget(Options):
     """An endpoint that takes OTLP."""
 
@@ -591,7 +610,9 @@ class BudgetOptions(Options):
     """Further ones by name, for budgets that name them."""
 
 
-ExporterOptions = Annotated[FileExporter | ConsoleExporter | StreamExporter | OtlpExporter, Field(discriminator="type")]
+ExporterOptions = Annotated[
+    FileExporter | ConsoleExporter | StreamExporter | OtlpExporter | PluginExporter, Field(discriminator="type")
+]
 
 
 class Billing(Options):

@@ -8,7 +8,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TypedDict, assert_never
+from typing import Final, TypedDict, assert_never, cast
 
 import structlog
 
@@ -25,6 +25,7 @@ from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
 from exporters.pump import Limits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_otlp, build_upstream
+from gateway.common.plugins import EXPORTERS_GROUP, BrokenPlugin, load, named, plugins
 from gateway.common.traceback_summary import places
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import (
@@ -33,6 +34,7 @@ from gateway.config.model import (
     ExporterOptions,
     FileExporter,
     OtlpExporter,
+    PluginExporter,
     StreamExporter,
     Upstream,
     UpstreamKey,
@@ -358,6 +360,8 @@ def address_of(options: ExporterOptions) -> str:
             return f"unit-cost stream {options.stream}"
         case OtlpExporter():
             return options.endpoint
+        case PluginExporter():
+            return f"plug-in {options.plugin}"
         case _:
             assert_never(options)
 
@@ -434,8 +438,25 @@ def extra_plan(name: Lane, options: ExporterOptions, events: EventStore) -> Lane
             return LanePlan(name, DerivedStream(derivation_of(options), events), DERIVED_LIMITS)
         case OtlpExporter():
             return build_otlp(name, otlp_settings(options))
+        case PluginExporter():
+            return LanePlan(name, plugged_exporter(name, options), Limits())
         case _:
             return build_extra(name, options.type, exporter_options(options))
+
+
+def plugged_exporter(name: Lane, options: PluginExporter) -> Exporter:
+    """What the factory of the plug-in makes for the lane *name*; needs a running loop. Raises
+    BrokenPlugin.
+    """
+    point = plugins(EXPORTERS_GROUP)[options.plugin]
+    factory = cast("Callable[[Lane, Mapping[str, str]], Exporter]", load(point))
+    try:
+        made = factory(name, {option: value.reveal() for option, value in options.options.items()})
+    except Exception as error:
+        raise BrokenPlugin(f"exporters.{name}: {named(point)}: {type(error).__name__}: {error}") from error
+    if not (callable(getattr(made, "send", None)) and callable(getattr(made, "close", None))):
+        raise BrokenPlugin(f"exporters.{name}: {named(point)} makes no exporter: it needs send and close")
+    return made
 
 
 def otlp_settings(options: OtlpExporter) -> OtlpSettings:

@@ -5,8 +5,9 @@ The hot path pays for a dictionary look-up and a few additions a request. Nothin
 kept but the name of its service.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 from gateway.contract.parsed_payload import Sent
@@ -187,7 +188,14 @@ PREFIXES: Final = {
     "/v2/connections/billing/external": "billing",
 }
 SOURCE: Final = "/v1/sources/"
-NATIVE: Final = {path: source.name for source in SOURCES.values() for path in source.native_paths}
+
+
+@cache
+def native_paths() -> Mapping[str, str]:
+    """Path that a source's client chooses itself -> the source's name."""
+    return {path: source.name for source in SOURCES.values() for path in source.native_paths}
+
+
 """Paths that clients choose themselves."""
 
 
@@ -198,6 +206,6 @@ def format_of(route: str) -> str:
             return name
     if route.startswith(SOURCE):
         return route.removeprefix(SOURCE).partition("/")[0]
-    if route in NATIVE:
-        return NATIVE[route]
+    if (source := native_paths().get(route)) is not None:
+        return source
     return next((name for prefix, name in PREFIXES.items() if route.startswith(prefix)), "unknown")

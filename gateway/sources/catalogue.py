@@ -1,11 +1,13 @@
 """Every source by name.
 
-A new one is one module (a folder when it needs several) and one line here.
+A new one is one module (a folder when it needs several) and one line here, or the entry point of
+another distribution (docs/plugins.md).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from gateway.common.plugins import SOURCES_GROUP, BrokenPlugin, loaded, named
 from gateway.sources.agentgateway import SOURCE as AGENTGATEWAY
 from gateway.sources.aperture import SOURCE as APERTURE
 from gateway.sources.azure_apim import SOURCE as AZURE_APIM
@@ -51,6 +53,24 @@ SOURCES: dict[str, Source] = {
     )
 }  # fmt: skip
 """In the order of the docs."""
+
+
+OWN: Final = frozenset(SOURCES)
+
+
+def add_plugged_sources() -> None:
+    """Add the sources of installed plug-ins; each process does it once, before it reads `SOURCES`.
+
+    Raises BrokenPlugin.
+    """
+    for point, source in loaded(SOURCES_GROUP):
+        if not isinstance(source, Source):
+            raise BrokenPlugin(f"{named(point)} is no gateway.sources.source.Source")
+        if source.name != point.name or source.name in OWN:
+            raise BrokenPlugin(
+                f"{named(point)}: its source is named {source.name!r}; {point.name!r}, a new name, is needed"
+            )
+        SOURCES[source.name] = source
 
 
 def sources_with(mapping: Mapping[str, Any] | None) -> Mapping[str, Source]:

@@ -24,7 +24,7 @@ from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
 from gateway.pricing.prices import Prices
-from gateway.sources.catalogue import sources_with
+from gateway.sources.catalogue import add_plugged_sources, sources_with
 from gateway.usage_events.events import EventRules
 
 GC_YOUNGEST: Final = 50_000
@@ -70,6 +70,7 @@ def main() -> None:
     for number in (*STOP, RELOAD):  # they reach the whole group; the gateway decides when to stop
         ignore(number)
     source, target = os.fdopen(0, "rb", buffering=1 << 16), own_output()
+    add_plugged_sources()
     setup: Setup = read(source)
     if hasattr(os, "nice"):
         os.nice(setup["niceness"])
