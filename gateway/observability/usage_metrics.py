@@ -20,7 +20,7 @@ AI_WITHOUT_COST: Final = Name(
 AI_MISSING_USAGE: Final = Name(
     "telemetry_gateway_ai_calls_missing_usage",
     "counter",
-    f"Calls whose sender did not state the tokens that they used {_SINCE}",
+    f"Calls that did not fail and whose sender did not state their tokens {_SINCE}",
     _SERIES,
 )
 AI_TOKENS: Final = Name(

@@ -73,8 +73,11 @@ class SenderActivity(TypedDict):
     items: Count
     """Spans, log records, points, events or calls, whatever became of them."""
     calls: Count
+    """Calls of this sender, each once. A call that two senders report counts for each of them, and
+    once in `GET /v2/usage`.
+    """
     calls_without_usage: Count
-    """Calls that should state tokens and do not."""
+    """Calls that did not fail and have no tokens. A failed call is not among them."""
     share_without_usage: float | None
     """Null where there are no calls."""
     bytes: Count

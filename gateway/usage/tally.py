@@ -41,7 +41,7 @@ SUM_NAMES: Final = (
     "calls",  # billed; of an aggregate as many as it states
     "failed_calls",
     "calls_without_usage",  # neither input nor output tokens are known
-    "calls_missing_usage",  # of these: the sender should have stated them
+    "calls_missing_usage",  # of these: the call did not fail, so the sender should have stated them
     "calls_without_cost",
     "calls_without_price",  # of these: their tokens are known
     "input_tokens",
@@ -164,7 +164,7 @@ class Tally:
         if is_call:
             if input_tokens is None and output_tokens is None:
                 sums[WITHOUT_USAGE] += 1
-            if usage("status") == "missing":
+            if usage("status") == "missing" and known("status") != "error":
                 sums[MISSING_USAGE] += 1
             if not cost:
                 sums[WITHOUT_COST] += 1

@@ -408,11 +408,12 @@ impl Sums {
         let (input, output) = (usage.input.known(), usage.output.known());
         let cache_read = usage.cache_read.known();
         self.0 += calls;
-        if record.status.known() == Some("error") {
+        let is_failed = record.status.known() == Some("error");
+        if is_failed {
             self.1 += calls;
         }
         self.2 += u64::from(is_call && input.is_none() && output.is_none());
-        self.3 += u64::from(is_call && usage.status.known() == Some("missing"));
+        self.3 += u64::from(is_call && !is_failed && usage.status.known() == Some("missing"));
         self.4 += u64::from(is_call && cost.is_none());
         let is_input_only = record
             .operation

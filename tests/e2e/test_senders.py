@@ -94,6 +94,7 @@ def test_the_page_names_what_is_wrong_and_what_to_do(gateway: GatewayProcess) ->
     assert "requests are refused: bad_payload" in page
     assert "Its data cannot be read" in page
     assert PYTHON in page
+    assert "A call that two senders report counts for each of them, and once in Usage." in page
 
 
 def test_a_restart_forgets_nothing_and_a_stopped_gateway_is_asked_by_its_file(gateway: GatewayProcess) -> None:
@@ -133,11 +134,11 @@ async def test_a_key_is_named_and_a_request_without_one_stands_apart(tmp_path: P
 
 
 def failed_call(name: str) -> bytes:
-    """A call that failed before it used anything."""
+    """A stream that began to answer, failed, and states no tokens."""
     request = ExportTraceServiceRequest.FromString(silent_call(name))
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.status.code = span.status.STATUS_CODE_ERROR
-    span.attributes.extend(attributes({"error.type": "rate_limit"}))
+    span.attributes.extend(attributes({"error.type": "timeout", "gen_ai.response.id": f"chatcmpl-{name}"}))
     return request.SerializeToString()
 
 
@@ -164,10 +165,12 @@ def test_repeats_and_failed_calls_count_for_a_sender_as_they_do_for_usage(
                 assert httpx.post(url, content=body, headers=PROTOBUF).status_code == 200
         for n in range(10):
             assert httpx.post(url, content=failed_call(f"failed {n}"), headers=PROTOBUF).status_code == 200
-        gateway.wait_until_delivered(at_least=40)
+        assert httpx.post(url, content=silent_call("silent"), headers=PROTOBUF).status_code == 200
+        gateway.wait_until_delivered(at_least=41)
         (app,) = listed(gateway).values()
         totals = usage_of(gateway)
-        assert (app["calls"], app["requests"]) == (totals["calls"], 70)
-        assert app["calls"] == 40
-        assert (app["calls_without_usage"], app["warnings"]) == (0, [])
+        assert (app["calls"], app["requests"]) == (totals["calls"], 71)
+        assert app["calls"] == 41
+        assert (totals["failed_calls"], totals["calls_without_usage"]) == (10, 11)
+        assert (app["calls_without_usage"], totals["calls_missing_usage"], app["warnings"]) == (1, 1, [])
         assert gateway.stop() == 0
