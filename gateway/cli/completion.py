@@ -8,6 +8,11 @@ from click.shell_completion import get_completion_class
 SHELLS: Final = ("bash", "zsh", "fish")
 PROGRAM: Final = "telemetry-gateway"
 VARIABLE: Final = "_TELEMETRY_GATEWAY_COMPLETE"
+_AT_FIRST_LOAD: Final = "[[ $zsh_eval_context[-1] == loadautofunc ]]"
+"""What click's script for zsh asks in a folder of `$fpath`. It holds for the first completion of a
+shell alone: the second one registered the function and completed nothing.
+"""
+_IN_COMPLETION: Final = "(( ${+compstate} ))"
 
 
 def script_of(shell: str, command: click.Command) -> str:
@@ -16,4 +21,5 @@ def script_of(shell: str, command: click.Command) -> str:
     if complete_class is None:
         raise click.UsageError(f"{shell}: one of {', '.join(SHELLS)} is needed")
     complete = complete_class(command, {}, PROGRAM, VARIABLE)
-    return complete.source_template % complete.source_vars()  # `source()` would start bash, to ask its version
+    script = complete.source_template % complete.source_vars()  # `source()` would start bash, to ask its version
+    return script.replace(_AT_FIRST_LOAD, _IN_COMPLETION)
