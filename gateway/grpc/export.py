@@ -18,10 +18,9 @@ from gateway.grpc.call import Call
 from gateway.grpc.wire import Message, MessageReader, TooLong
 from gateway.receiver.admission import Admission
 from gateway.receiver.answers import Answer
-from gateway.receiver.body import Hold, decompressed, too_large
+from gateway.receiver.body import decompressed, too_large
 from gateway.receiver.content_encoding import gzip_blocks
 from gateway.receiver.otlp import SignalIntake, remark_on
-from gateway.receiver.outcome import Refusal
 from gateway.receiver.receiver import Receiver
 from gateway.receiver.responses import partial_success, retry_info, rpc_status
 from gateway.receiver.steps import Exchange, steps_of
@@ -88,13 +87,8 @@ class Exports:
 class ExportCall(Exchange):
     """One call: `gateway.grpc.call.Handler`. Awaited for its body when the message is whole."""
 
-    __slots__ = (
-        "_answer", "_call", "_exports", "_intake", "_is_gone", "_is_waiting", "_late", "_message", "_reader", "_signal", "_steps",
-    )  # fmt: skip
-
     def __init__(self, exports: Exports, call: Call, signal: Signal, intake: SignalIntake) -> None:
-        receiver = exports.receiver
-        super().__init__(call, call.path, INGEST_SCOPE, exports.admission, Hold(receiver.budget), receiver.sampled())
+        super().__init__(exports.receiver, call, call.path, INGEST_SCOPE, exports.admission)
         self._exports, self._call, self._signal, self._intake = exports, call, signal, intake
         self._steps = steps_of(self)
         self._reader = MessageReader()
@@ -112,17 +106,17 @@ class ExportCall(Exchange):
             if self._exports.calls > MAX_ALL_CALLS:
                 raise Overloaded("too many calls are under way")
             next(self._steps)  # up to the body
-        except Exception as error:  # noqa: BLE001 - becomes an answer in `Receiver.refuse`
+        except Exception as error:  # noqa: BLE001 - becomes an answer
             self._refuse(error)
             return False
-        timeout_s = self._exports.receiver.limits.body_timeout_s
+        timeout_s = self.receiver.limits.body_timeout_s
         self._late = asyncio.get_running_loop().call_later(timeout_s, self._out_of_time)
         return True
 
     # ---- what the client does
 
     def received(self, data: bytes) -> None:
-        limit = self._exports.receiver.limits.max_body_bytes
+        limit = self.receiver.limits.max_body_bytes
         try:
             self.hold.take(len(data))
             for message in self._reader.feed(data, limit):
@@ -145,8 +139,7 @@ class ExportCall(Exchange):
     def gone(self) -> None:
         self._is_gone = True
         if self._is_waiting:
-            self._release()
-            self._exports.receiver.note(self.outcome(None))
+            self._end(None)
 
     def _out_of_time(self) -> None:
         self._refuse(Overloaded("the message did not arrive in time"))
@@ -172,7 +165,7 @@ class ExportCall(Exchange):
         if message.is_compressed:
             if self._call.headers.get("grpc-encoding") != "gzip":
                 raise BadPayload("the message is compressed, and grpc-encoding does not name gzip")
-            self.body = await decompressed(message.body, gzip_blocks, self._exports.receiver.limits, self.hold)
+            self.body = await decompressed(message.body, gzip_blocks, self.receiver.limits, self.hold)
             self.hold.give(len(message.body))
 
     async def call(self) -> None:
@@ -185,9 +178,8 @@ class ExportCall(Exchange):
         if remark is not None:
             self._answer = partial_success("protobuf", self._signal, len(self.receipt.rejected), remark)
 
-    def span_of(self, status: int) -> tuple[str, dict[str, str]]:
-        method = self.path[1:]
-        return method, {"rpc.system": "grpc", "rpc.method": method}
+    def span_name(self) -> tuple[float, str, dict[str, str]]:
+        return self.began_s, self.path[1:], {"rpc.system": "grpc", "rpc.method": self.path[1:]}
 
     async def _take(self) -> None:
         """From the message to the commit, and the answer."""
@@ -198,31 +190,26 @@ class ExportCall(Exchange):
         except Exception as error:  # noqa: BLE001 - as above; unknown ones are retryable
             self._refuse(error)
         else:
-            self._end(HTTP_OK, None)
+            self._end(HTTP_OK)
             self._call.end(last=self._answer)
 
     def _refuse(self, error: Exception) -> None:
         """Answer the call with *error*."""
         call = self._call
-        answer, text, refusal = self._exports.receiver.refuse(self, error)
+        answer, text = self.refuse(error)
         if isinstance(error, Unauthenticated):
             call.is_admitted = False
             call.protocol.rejected()
-        self._end(answer.status, refusal)
+        self._end(answer.status, error)
         call.end(answer.code, text, details_of(answer, text))
 
-    def _end(self, status: int, refusal: Refusal | None) -> None:
-        """*status*: of HTTP."""
-        self._release()
-        self._exports.receiver.note(self.outcome(None if self._is_gone else status, refusal))
-
-    def _release(self) -> None:
-        """Give up what the call holds."""
+    def _end(self, status: int | None, error: Exception | None = None) -> None:
+        """Give up what the call holds; *status*: of HTTP."""
         self._stop_waiting()
         self._exports.calls -= 1
         self._steps.close()
         self._message, self._reader, self.body = None, MessageReader(), None
-        self._exports.receiver.release(self.hold)
+        self.end(None if self._is_gone else status, error)
 
     def _stop_waiting(self) -> None:
         self._is_waiting = False

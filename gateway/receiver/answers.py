@@ -97,6 +97,8 @@ UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
 """What we did not think of is counted apart and stated as retryable, so that our bug loses nothing.
 """
 
+UNFORESEEN_TEXT = "an unforeseen error; send the same again later"
+
 TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 """Answers on which the sender is to send the same once more: it is
 charged for the one that is kept."""

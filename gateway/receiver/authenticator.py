@@ -107,11 +107,7 @@ def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Se
 
 def repeat_key_of(headers: Headers) -> str | None:
     """The request's idempotency key, if it has one."""
-    for name in REPEAT_KEY_HEADERS:
-        value = headers.get(name, "").strip()
-        if value:
-            return value
-    return None
+    return next(filter(None, (headers.get(name, "").strip() for name in REPEAT_KEY_HEADERS)), None)
 
 
 def batch_of(headers: Headers) -> tuple[str, str] | None:

@@ -199,19 +199,9 @@ class Hold:
         return held_bytes
 
     @property
-    def owner(self) -> str | None:
-        """The key, else the address; None before `belongs_to`."""
-        return self._owner
-
-    @property
     def requests(self) -> int:
         """Of its sender, with this one."""
         return 1 if self._share is None else self._share.requests
-
-    @property
-    def limit_bytes(self) -> int:
-        """Of all requests together."""
-        return self._budget.limit_bytes
 
     @property
     def rounds(self) -> asyncio.Semaphore:

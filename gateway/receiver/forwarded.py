@@ -37,7 +37,7 @@ from gateway.contract.scopes import (
 from gateway.devices.states import KNOWN
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
-from gateway.receiver.http_exchange import BodilessExchange, HttpExchange
+from gateway.receiver.http_exchange import HttpExchange
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
@@ -167,7 +167,7 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
     """
     scope = operation.scope or ""
 
-    class ReadingExchange(BodilessExchange):
+    class ReadingExchange(HttpExchange):
         """Is not charged to a quota."""
 
         def admit(self) -> None:
@@ -180,5 +180,5 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
         answer = await operation.handler(store, operation.call(path=path, query=query))
         return json_response(orjson.dumps(answer), HTTPStatus.OK)
 
-    begin = partial(ReadingExchange, read)
+    begin = partial(ReadingExchange, act=read)
     return RequestRoute(operation.path, scope, ServiceManner(taken), begin, frozenset({"GET", "HEAD"}))

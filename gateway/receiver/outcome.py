@@ -5,7 +5,7 @@ hands to all that count requests, senders and refusals.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -14,9 +14,8 @@ from gateway.contract.errors import GatewayError, Unauthenticated
 from gateway.contract.intake import Receipt, Sender
 from gateway.observability.refusals import Refused
 from gateway.observability.telemetry.tracer import SpanContext, Tracer
-from gateway.receiver.answers import Answer, answer_for, reason_of
-from gateway.receiver.authenticator import Headers
-from gateway.receiver.recent_senders import RecentSenders, product_of
+from gateway.receiver.answers import answer_for, reason_of
+from gateway.receiver.recent_senders import RecentSenders
 from gateway.senders.activity import Senders, format_of
 from spool.histogram import ANSWER_S, Histogram
 
@@ -25,32 +24,6 @@ log = structlog.get_logger()
 NO_ROUTE: Final = "none"
 QUOTAS: Final[Mapping[str, str]] = {"over_quota_requests": "requests", "over_quota_bytes": "bytes"}
 """Reason of a refusal -> the quota that it was over."""
-UNFORESEEN_TEXT: Final = "an unforeseen error; send the same again later"
-
-
-class Refusal(NamedTuple):
-    """Why a request, or a connection, was refused."""
-
-    status: int
-    """HTTP's, or its counterpart."""
-    reason: str
-    key: str | None = None
-    """Name of the key, where the error names it."""
-    product: str | None = None
-    """What the User-Agent begins with; None where no sender is known by it."""
-    remedy: str | None = None
-    """For the log."""
-    unforeseen: Exception | None = None
-    """What no one foresaw. It is logged by class and place: its text may quote the payload."""
-
-
-class RequestSpan(NamedTuple):
-    """The gateway's own span of a request that is sampled."""
-
-    context: SpanContext
-    began_s: float
-    name: str
-    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +42,12 @@ class RequestOutcome:
     """None where it was not admitted."""
     receipt: Receipt | None = None
     """Of what is on disk, also where it was refused in the end."""
-    refusal: Refusal | None = None
-    span: RequestSpan | None = None
+    error: Exception | None = None
+    """Why it was refused."""
+    product: str = ""
+    """What the User-Agent of a refused request begins with."""
+    span: tuple[SpanContext, float, str, Mapping[str, str]] | None = None
+    """Its own span, where it is sampled: context, begin, name and attributes."""
 
 
 @dataclass(slots=True)
@@ -98,11 +75,8 @@ class Outcomes:
     def __init__(
         self, now_ms: Callable[[], int], senders: Senders | None, recent: RecentSenders | None, tracer: Tracer | None
     ) -> None:
-        self.counts = WebCounts()
-        self.refused = Refused(now_ms)
-        self.senders = senders or Senders(now_ms)
-        self.recent = recent or RecentSenders(now_ms)
-        self.tracer = tracer
+        self.counts, self.refused, self._tracer = WebCounts(), Refused(now_ms), tracer
+        self.senders, self.recent = senders or Senders(now_ms), recent or RecentSenders(now_ms)
 
     def note(self, outcome: RequestOutcome) -> None:
         """Note one request, or several that were taken together."""
@@ -114,39 +88,31 @@ class Outcomes:
             self.counts.answers[path, status] += n_requests
             for took_s in outcome.took_s:
                 self.counts.seconds[path].observe(took_s)
-            if self.tracer is not None and outcome.span is not None:
-                self.tracer.end(*outcome.span, status)
+            if self._tracer is not None and outcome.span is not None:
+                self._tracer.end(*outcome.span, status)
         if sender is not None:
             if sender.key is None:
                 self.recent.note(sender.peer, sender.product, path, n_requests)
             if receipt is not None:
                 self.senders.sent(sender.key, receipt.format, sender.product, receipt.sent)
-        if outcome.refusal is not None:
-            self._note_refusal(outcome.refusal, path, outcome.peer)
+        if outcome.error is not None:
+            self._note_error(outcome.error, outcome)
 
-    def _note_refusal(self, refusal: Refusal, path: str, peer: str) -> None:
-        status, reason, key, product, remedy, unforeseen = refusal
-        if unforeseen is not None:
+    def _note_error(self, error: Exception, outcome: RequestOutcome) -> None:
+        """What no one foresaw is logged by class and place: its text may quote the payload."""
+        path, answer, reason = outcome.path, answer_for(error), reason_of(error)
+        if not answer.show_text:
             self.counts.note_unforeseen()
-            log.error("unforeseen error", error=type(unforeseen).__name__, at=places(unforeseen))
-        self.refused.note(status, reason, path, peer, key, remedy)
-        if product is not None:
-            self.senders.refused(key, format_of(path), product, reason)
+            log.error("unforeseen error", error=type(error).__name__, at=places(error))
+        key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
+        self.refused.note(answer.status, reason, path, outcome.peer, key)
+        # Who shows no key that is known may write what it likes into its headers.
+        product = "" if isinstance(error, Unauthenticated) else outcome.product
+        self.senders.refused(key, format_of(path), product, reason)
         if key is not None and reason in QUOTAS:
             self.counts.over_quota[key, QUOTAS[reason]] += 1
 
-
-def refusal_for(error: Exception, headers: Headers) -> tuple[Answer, str, Refusal]:
-    """The answer to *error*, its text, and what is noted of it; the same over each transport."""
-    answer = answer_for(error)
-    key = error.key if isinstance(error, GatewayError) else None  # another's may quote the request
-    # Who shows no key that is known may write what it likes into its headers.
-    product = "" if isinstance(error, Unauthenticated) else product_of(headers.get("User-Agent", ""))
-    unforeseen = None if answer.show_text else error
-    refusal = Refusal(answer.status, reason_of(error), key, product, None, unforeseen)
-    return answer, str(error) if answer.show_text else UNFORESEEN_TEXT, refusal
-
-
-def refused_unread(status: int, reason: str, peer: str | None, remedy: str | None = None) -> RequestOutcome:
-    """The outcome of what was refused before it was a request of a route."""
-    return RequestOutcome(NO_ROUTE, peer or "unix", status, refusal=Refusal(status, reason, remedy=remedy))
+    def refused_unread(self, status: int, reason: str, peer: str | None, remedy: str | None = None) -> None:
+        """Note what was refused before it was a request of a route; *remedy* stands in the log."""
+        self.note(RequestOutcome(NO_ROUTE, peer or "unix", int(status)))
+        self.refused.note(int(status), reason, NO_ROUTE, peer or "unix", remedy=remedy)

@@ -8,15 +8,13 @@ from http import HTTPStatus
 from gateway.common.heap import Heap
 from gateway.common.wall_clock import wall_ms
 from gateway.observability.metrics import WebFigures
-from gateway.observability.telemetry.tracer import SpanContext, Tracer
+from gateway.observability.telemetry.tracer import Tracer
 from gateway.receiver.admission import Admission
-from gateway.receiver.answers import TO_COME_AGAIN, Answer
-from gateway.receiver.body import Budget, Hold, Limits
+from gateway.receiver.body import Budget, Limits
 from gateway.receiver.cors import Cors
-from gateway.receiver.outcome import Outcomes, Refusal, refusal_for, refused_unread
+from gateway.receiver.outcome import Outcomes
 from gateway.receiver.recent_senders import RecentSenders
 from gateway.receiver.routes import RouteTable
-from gateway.receiver.steps import Exchange
 from gateway.senders.activity import Senders
 
 
@@ -39,7 +37,7 @@ class Receiver:
         intake; *tracer* samples requests.
         """
         self.outcomes = Outcomes(now_ms, senders, recent, tracer)
-        self.note = self.outcomes.note
+        self.note, self.refused_unread = self.outcomes.note, self.outcomes.refused_unread
         self.counts, self.refused = self.outcomes.counts, self.outcomes.refused
         self.tracer = tracer
         self.budget = Budget(limits.max_in_flight_bytes)
@@ -61,21 +59,6 @@ class Receiver:
         """What `gateway.observability.metrics` shows."""
         counts = self.counts
         return WebFigures(counts.answers, counts.unforeseen, counts.gone, self.budget.used_bytes, counts.over_quota)
-
-    def sampled(self) -> SpanContext | None:
-        """The context of a request that begins now; None where it is not sampled."""
-        return None if self.tracer is None else self.tracer.begin()
-
-    def refuse(self, exchange: Exchange, error: Exception) -> tuple[Answer, str, Refusal]:
-        """The answer to *error*, its text, and what is noted of it."""
-        answer, text, refusal = refusal_for(error, exchange.request.headers)
-        if answer.status in TO_COME_AGAIN:
-            exchange.hold.give_back_quota()
-        return answer, text, refusal
-
-    def release(self, hold: Hold) -> None:
-        """Give back what a request held."""
-        self.heap.freed(hold.release())
 
     # ---- connections: `gateway.common.incoming.ConnectionLimits`, of each listener of senders
 
@@ -103,7 +86,3 @@ class Receiver:
         status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
         self.refused_unread(status, "http_on_grpc_port", peer, f"OTLP over HTTP {there}")
         return f"this port speaks OTLP/gRPC; OTLP over HTTP {there}"
-
-    def refused_unread(self, status: int, reason: str, peer: str | None, remedy: str | None = None) -> None:
-        """Note what was refused before it was a request of a route."""
-        self.note(refused_unread(int(status), reason, peer, remedy))

@@ -8,7 +8,7 @@ small request. The order is route, method, key, Content-Type, Content-Encoding, 
 
 import asyncio
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -19,9 +19,9 @@ from gateway.contract.errors import BadPayload, MethodNotAllowed, NotFound, Unau
 from gateway.contract.intake import Sender
 from gateway.receiver.answers import Answer, answer_for, kind_of
 from gateway.receiver.authenticator import Headers
-from gateway.receiver.http_exchange import HeadExchange, HttpExchange, begun
+from gateway.receiver.http_exchange import HttpExchange, begun
 from gateway.receiver.otlp import OtlpManner
-from gateway.receiver.outcome import NO_ROUTE, Refusal
+from gateway.receiver.outcome import NO_ROUTE
 from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
 from gateway.receiver.steps import steps_of
@@ -35,7 +35,7 @@ READ_AHEAD_BYTES = 16 * 1024
 """A connection on which twice as much waits to be taken is read no further. One read of the loop
 gives 256,000 bytes at most; aiohttp's own 256 KiB let 750 KB wait on each."""
 
-UNROUTED: Final = RequestRoute(NO_ROUTE, "", OtlpManner("traces"), HeadExchange, frozenset({"POST"}))
+UNROUTED: Final = RequestRoute(NO_ROUTE, "", OtlpManner("traces"), HttpExchange, frozenset({"POST"}))
 """How errors are reported that belong to no route."""
 
 
@@ -75,8 +75,7 @@ class HttpServer:
         """One request, from its headers to its answer; raises nothing but what states
         that the sender went away.
         """
-        receiver, refusal = self._receiver, None
-        route: Route = UNROUTED
+        receiver, route = self._receiver, cast("Route", UNROUTED)
         exchange: HttpExchange | None = None
         try:
             route, parameter = receiver.routes.find(request.raw_path)
@@ -90,30 +89,26 @@ class HttpServer:
             for waits_for in steps_of(exchange):
                 if waits_for is not None:
                     await waits_for
-        except (ConnectionError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.CancelledError, GeneratorExit):
             if exchange is not None:
-                receiver.note(exchange.outcome(None))
+                exchange.end(None)
             raise
         except Exception as error:  # noqa: BLE001 - the one place where errors become answers; unknown ones are retryable
-            exchange = exchange or HeadExchange(receiver, request, route, "")
-            refusal = self._refuse(exchange, error)
-        finally:
-            if exchange is not None:
-                receiver.release(exchange.hold)
-        return self._answered(exchange, refusal)
+            return self._refused(exchange or HttpExchange(receiver, request, route, ""), error)
+        return self._answered(exchange)
 
     async def refuse_one(
         self, request: web.BaseRequest, *, route: Route, began_s: float, sender: Sender | None, error: Exception
     ) -> web.StreamResponse:
         """Answer one of the requests that were taken together with *error*."""
-        exchange = HeadExchange(self._receiver, request, route, "")
+        exchange = HttpExchange(self._receiver, request, route, "")
         exchange.began_s, exchange.sender = began_s, sender
-        return self._answered(exchange, self._refuse(exchange, error))
+        return self._refused(exchange, error)
 
-    def _answered(self, exchange: HttpExchange, refusal: Refusal | None) -> web.StreamResponse:
+    def _answered(self, exchange: HttpExchange, error: Exception | None = None) -> web.StreamResponse:
         response = exchange.response
         assert response is not None  # noqa: S101 since its last step
-        self._receiver.note(exchange.outcome(response.status, refusal))
+        exchange.end(response.status, error)
         return self._receiver.cors.allowing(exchange.request, response)
 
     def _not_a_post(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
@@ -123,10 +118,10 @@ class HttpServer:
             return receiver.cors.preflight(request)
         raise MethodNotAllowed(f"this path takes {' or '.join(receiver.routes.methods(route))}")
 
-    def _refuse(self, exchange: HttpExchange, error: Exception) -> Refusal:
-        """Make the error's answer over HTTP."""
+    def _refused(self, exchange: HttpExchange, error: Exception) -> web.StreamResponse:
+        """The error's answer over HTTP."""
         request, route = exchange.request, exchange.route
-        answer, message, refusal = self._receiver.refuse(exchange, error)
+        answer, message = exchange.refuse(error)
         exchange.response = response = route.manner.failure(request.headers, answer, message, kind_of(error))
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
@@ -137,7 +132,7 @@ class HttpServer:
             response.headers["Allow"] = ", ".join(self._receiver.routes.methods(route))
         if not request.content.is_eof():
             response.force_close()
-        return refusal
+        return self._answered(exchange, error)
 
     def malformed(self, request: web.BaseRequest, status: int) -> web.Response:
         """What the HTTP parser refused.

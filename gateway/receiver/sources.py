@@ -18,12 +18,12 @@ from gateway.contract.scopes import INGEST_SCOPE
 from gateway.receiver.auth_methods import shown_by, signature_of
 from gateway.receiver.body import read_body
 from gateway.receiver.content_encoding import decoder_for
-from gateway.receiver.http_exchange import HeadExchange, HttpExchange
+from gateway.receiver.http_exchange import HttpExchange
 from gateway.receiver.otlp import otlp_routes
 from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import RequestRoute, Route
 from gateway.receiver.source_responses import SourceManner
-from gateway.receiver.steps import Waits
+from gateway.receiver.steps import Exchange, Waits
 from gateway.receiver.streaming import Piece, pieces
 from gateway.senders.repeats import sent_with
 from gateway.sources.source import TOKEN_PATH, Source
@@ -63,26 +63,20 @@ class SourceReceiver:
     def begin(self, receiver: Receiver, request: web.BaseRequest, route: Route, token: str) -> HttpExchange:
         """The exchange of one request; *token*: the key in its path, or empty."""
         if request.method in TRIED_BY:
-            return Handshake(receiver, request, route, token)
+            return Handshake(receiver, request, route, token, self._shake_hands)
         return SourceExchange(self, receiver, request, route, token)
 
-    def begin_without_token(self, receiver: Receiver, request: web.BaseRequest, route: Route, _: str) -> HttpExchange:
-        """On a path that the client chooses: what stands in it, such as a
-        connection's id, is no key.
-        """
-        return self.begin(receiver, request, route, "")
+    async def _shake_hands(self, _: HttpExchange) -> web.StreamResponse:
+        return self.manner.handshake()
 
     def shown(self, request: web.BaseRequest, token: str) -> list[str]:
         """Every key that the request shows; *token* is the one in its path, or empty."""
         return self._shown_by(request.headers, token, request.raw_path.partition("?")[2])
 
 
-class Handshake(HeadExchange):
-    __slots__ = ()
-
-    def answer(self) -> None:
-        if isinstance(self.route.manner, SourceManner):
-            self.response = self.route.manner.handshake()
+class Handshake(HttpExchange):
+    def admit(self) -> None:
+        """No key is asked for."""
 
 
 class SourceExchange(HttpExchange):
@@ -93,27 +87,21 @@ class SourceExchange(HttpExchange):
     The key is asked for again with each piece: one that was disabled meanwhile takes no more.
     """
 
-    __slots__ = ("_decode", "_first_line", "_is_signed", "_is_whole", "_of", "_pieces", "_shown", "_taken")
-
     def __init__(
         self, of: SourceReceiver, receiver: Receiver, request: web.BaseRequest, route: Route, token: str
     ) -> None:
         super().__init__(receiver, request, route, token)
-        self._of, self._shown = of, of.shown(request, token)
+        self._of, self.shown = of, of.shown(request, token)
         self._is_signed = of.signature is not None and of.signature.stands_in(request.headers)
         self._pieces: AsyncIterator[Piece] | None = None
         self._taken = 0
         """Items that were not rejected."""
 
-    @property
-    def shown(self) -> list[str]:
-        return self._shown
-
     def admit(self) -> None:
         """A signed request needs no key; but a key that it shows must be right as well."""
         headers = self.request.headers
         self.cors.refuse_pages(self.request)
-        if self._is_signed and not self._shown:
+        if self._is_signed and not self.shown:
             self.sender = Sender(f"signed:{self._of.source.name}", self.request.remote or "unix")
             self.hold.belongs_to(f"signed:{self._of.source.name}")
         else:
@@ -152,8 +140,8 @@ class SourceExchange(HttpExchange):
             self.body, self._first_line = piece
 
     def ask_again(self) -> None:
-        if self._shown or not self._is_signed:
-            super().ask_again()
+        if self.shown or not self._is_signed:
+            Exchange.ask_again(self)
 
     async def call(self) -> None:
         assert self.body is not None and self.sender is not None  # noqa: S101, PT018 since `admit` and `read`
@@ -217,8 +205,13 @@ def source_routes(
 def routes_of(source: Source, receiver: SourceReceiver, intake: Intake, *, url_token: bool) -> Iterator[Route]:
     base = source.path
     tokens = [base + TOKEN_PATH] if url_token else []
+
+    def without_token(gateway: Receiver, request: web.BaseRequest, route: Route, _: str) -> HttpExchange:
+        """On a path that the client chooses: its parameter, as a connection's id, is no key."""
+        return receiver.begin(gateway, request, route, "")
+
     for path in (base, *(base + path for path in source.native_paths), *source.native_paths, *tokens):
-        begin = receiver.begin if path in tokens else receiver.begin_without_token
+        begin = receiver.begin if path in tokens else without_token
         yield RequestRoute(path, INGEST_SCOPE, receiver.manner, begin, receiver.methods)
     for prefix in (base, *source.otlp_prefixes, *tokens):
         yield from otlp_routes(intake, prefix, PUSHED_BY, receiver.shown)

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Generator, Sequence
 from time import perf_counter
 
 from gateway.contract.intake import Receipt, Sender
-from gateway.observability.telemetry.tracer import SpanContext
 from gateway.receiver.admission import Admission, Request
+from gateway.receiver.answers import TO_COME_AGAIN, UNFORESEEN_TEXT, Answer, answer_for
 from gateway.receiver.authenticator import sender_with
 from gateway.receiver.body import Hold
-from gateway.receiver.outcome import Refusal, RequestOutcome, RequestSpan
+from gateway.receiver.outcome import RequestOutcome
+from gateway.receiver.receiver import Receiver
+from gateway.receiver.recent_senders import product_of
 
 Waits = Awaitable[object] | None
 """What a step has to wait for; None where it is done."""
@@ -38,44 +40,29 @@ def steps_of(exchange: "Exchange") -> Generator[Waits, None, None]:
 class Exchange(ABC):
     """A request from its head to its answer, or several that are taken together."""
 
-    __slots__ = (
-        "_admission",
-        "began_s",
-        "body",
-        "context",
-        "hold",
-        "is_read",
-        "path",
-        "receipt",
-        "request",
-        "scope",
-        "sender",
-    )
+    body: bytes | None = None
+    """Plain: the whole, or the piece that is at hand."""
+    is_read = False
+    """Nothing more of the body was found."""
+    sender: Sender | None = None
+    """Once it is admitted."""
+    shown: Sequence[str] | None = None
+    """The keys in the request, where others than those in its headers count."""
+    receipt: Receipt | None = None
+    """Of what is on disk."""
 
     def __init__(
-        self, request: Request, path: str, scope: str, admission: Admission, hold: Hold, context: SpanContext | None
+        self, receiver: Receiver, request: Request, path: str, scope: str, admission: Admission, n_requests: int = 1
     ) -> None:
-        """*path*: the route's. *context*: of its own span, where it is sampled."""
-        self.began_s = perf_counter()
-        self.request, self.path, self.scope, self.hold, self.context = request, path, scope, hold, context
-        self._admission = admission
-        self.sender: Sender | None = None
-        """Once it is admitted."""
-        self.body: bytes | None = None
-        """Plain: the whole, or the piece that is at hand."""
-        self.is_read = False
-        """Nothing more of it was found."""
-        self.receipt: Receipt | None = None
-        """Of what is on disk."""
-
-    @property
-    def shown(self) -> list[str] | None:
-        """The keys in the request, where others than those in its headers count."""
-        return None
+        """*path*: the route's."""
+        self.began_s, self.hold = perf_counter(), Hold(receiver.budget, n_requests)
+        self.receiver, self.request, self.path, self.scope = receiver, request, path, scope
+        self.admission = admission
+        self.span = None if receiver.tracer is None else receiver.tracer.begin()
 
     def admit(self) -> None:
         """By its key or on open intake, and against its key's quota of requests."""
-        key = self._admission.admit(self.request, self.scope, self.hold, self.shown)
+        key = self.admission.admit(self.request, self.scope, self.hold, self.shown)
         self.sender = sender_with(key, self.request.headers, self.request.remote)
 
     def read(self) -> Waits:
@@ -91,7 +78,7 @@ class Exchange(ABC):
 
     def ask_again(self) -> None:
         """Whether it would be admitted now as well: its key may have been disabled meanwhile."""
-        self._admission.ask_again(self.request, self.scope, self.shown)
+        self.admission.ask_again(self.request, self.scope, self.shown)
 
     def charge(self) -> None:
         """Take the body of its key's quota of bytes."""
@@ -105,17 +92,26 @@ class Exchange(ABC):
     def answer(self) -> None:
         """All that was valid is on disk. Raises where nothing was."""
 
-    @abstractmethod
-    def span_of(self, status: int) -> tuple[str, dict[str, str]]:
-        """Name and attributes of its own span."""
+    def refuse(self, error: Exception) -> tuple[Answer, str]:
+        """The answer to *error* and its text; what it took of its quota is given back."""
+        answer = answer_for(error)
+        if answer.status in TO_COME_AGAIN:
+            self.hold.give_back_quota()
+        return answer, str(error) if answer.show_text else UNFORESEEN_TEXT
 
-    def outcome(self, status: int | None, refusal: Refusal | None = None) -> RequestOutcome:
-        """How it ended; *status* as `RequestOutcome` has it."""
-        peer, receipt, span = self.request.remote or "unix", self.receipt, None
-        if self.context is not None and status is not None:
-            span = RequestSpan(self.context, self.began_s, *self.span_of(status))
-        return RequestOutcome(self.path, peer, status, self.took_s(), self.sender, receipt, refusal, span)
+    def end(self, status: int | None, error: Exception | None = None) -> None:
+        """Give up what it holds, and note how it ended, as `RequestOutcome` has it."""
+        self.receiver.heap.freed(self.hold.release())
+        product = "" if error is None else product_of(self.request.headers.get("User-Agent", ""))
+        peer, span = self.request.remote or "unix", None if self.span is None else (self.span, *self.span_name())
+        self.receiver.note(
+            RequestOutcome(self.path, peer, status, self.took_s(), self.sender, self.receipt, error, product, span)
+        )
 
     def took_s(self) -> Sequence[float]:
         """How long each request took until now."""
         return (perf_counter() - self.began_s,)
+
+    def span_name(self) -> tuple[float, str, dict[str, str]]:
+        """When its own span began, its name and attributes."""
+        return self.began_s, self.path, {}

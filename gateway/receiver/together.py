@@ -10,12 +10,12 @@ and each is refused as it would be alone where their commit fails.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.http_parser import RawRequestMessage
@@ -24,18 +24,17 @@ from gateway.common.futures import failure_of
 from gateway.common.repeated_requests import MAX_BYTES, RepeatedRequest
 from gateway.contract.errors import BadPayload, NotFound, TooLarge, UnsupportedMedia
 from gateway.contract.headers import REPEAT_KEY_HEADERS
-from gateway.contract.intake import Sender
 from gateway.contract.otlp import media_of
 from gateway.keys.record import KeyRecord
-from gateway.receiver.answers import TO_COME_AGAIN, answer_for
+from gateway.receiver.answers import answer_for
 from gateway.receiver.authenticator import Headers, sender_of
-from gateway.receiver.body import INLINE_S, Hold, Limits
+from gateway.receiver.body import INLINE_S, Limits
 from gateway.receiver.content_encoding import Decode, decoder_for
 from gateway.receiver.decompression import Decompression
 from gateway.receiver.otlp import SUCCESS
 from gateway.receiver.outcome import NO_ROUTE, RequestOutcome
 from gateway.receiver.receiver import Receiver
-from gateway.receiver.routes import BodyRoute, Route
+from gateway.receiver.routes import BodyRoute
 from gateway.receiver.steps import Exchange, Waits, steps_of
 
 SINGLE_HEADERS: Final = ("Origin", *REPEAT_KEY_HEADERS)
@@ -47,12 +46,8 @@ UNREAD: Final = b"\xff"
 ANSWER: Final = SUCCESS["protobuf"]
 
 
-class RefuseOne(Protocol):
-    """Answers one request of *route* with *error*."""
-
-    def __call__(
-        self, request: web.BaseRequest, *, route: Route, began_s: float, sender: Sender | None, error: Exception
-    ) -> Awaitable[web.StreamResponse]: ...
+RefuseOne = Callable[..., Awaitable[web.StreamResponse]]
+"""`gateway.receiver.server.HttpServer.refuse_one`."""
 
 
 class EachAlone(Exception):
@@ -71,21 +66,18 @@ class _Head(NamedTuple):
 class GroupExchange(Exchange):
     """Requests that are taken together. Nothing is waited for but their commit."""
 
-    __slots__ = ("_bodies", "_decode", "_key", "_limits", "_quotas", "left", "requests", "route")
-
     def __init__(self, receiver: Receiver, route: BodyRoute, requests: Sequence[RepeatedRequest]) -> None:
-        head, hold = _Head(requests[0].message.headers, requests[0].peer), Hold(receiver.budget, len(requests))
-        super().__init__(head, route.path, route.scope, receiver.admission, hold, None)
+        head = _Head(requests[0].message.headers, requests[0].peer)
+        super().__init__(receiver, head, route.path, route.scope, receiver.admission, len(requests))
         self.route, self.requests = route, requests
         self.left: Sequence[RepeatedRequest] = ()
         """Those that are to be taken by themselves, no longer among `requests`."""
-        self._limits, self._quotas = receiver.limits, receiver.admission.quotas
         self._key: KeyRecord | None = None
         self._bodies: list[bytes] = []
 
     def admit(self) -> None:
         head = self.request
-        self._key = self._admission.key_of(head.headers, self.scope)
+        self._key = self.admission.key_of(head.headers, self.scope)
         self.sender = sender_of(self._key, head.headers, head.remote)
         self.hold.belongs_to(self.sender.peer if self._key is None else self._key.key_id)
         self._decode = decoder_for(head.headers.get("Content-Encoding", ""))
@@ -96,7 +88,7 @@ class GroupExchange(Exchange):
             self.read_body()
 
     def read_body(self) -> None:
-        self._bodies = plain_bodies([request.body for request in self.requests], self._decode, self._limits)
+        self._bodies = plain_bodies([request.body for request in self.requests], self._decode, self.receiver.limits)
         raw_bytes = 0 if self._decode is None else sum(len(request.body) for request in self.requests)
         self.hold.take(raw_bytes + sum(map(len, self._bodies)))
         self.hold.give(raw_bytes)
@@ -108,9 +100,9 @@ class GroupExchange(Exchange):
         """Raises EachAlone where the quota has no room for the sum."""
         if self._key is not None:
             n_requests, n_bytes = len(self._bodies), sum(map(len, self._bodies))
-            if not self._quotas.have(self._key, n_requests, n_bytes):
+            if not self.admission.quotas.have(self._key, n_requests, n_bytes):
                 raise EachAlone
-            self.hold.charge = self._quotas.charge_together(self._key, n_requests, n_bytes)
+            self.hold.charge = self.admission.quotas.charge_together(self._key, n_requests, n_bytes)
 
     def call(self) -> "asyncio.Future[object]":
         """Raises EachAlone."""
@@ -136,10 +128,6 @@ class GroupExchange(Exchange):
     def took_s(self) -> Sequence[float]:
         now_s = perf_counter()
         return [now_s - request.began_s for request in self.requests]
-
-    def span_of(self, status: int) -> tuple[str, dict[str, str]]:
-        """Where requests are sampled, none is taken with others."""
-        raise NotImplementedError
 
 
 class TogetherReceiver:
@@ -196,17 +184,15 @@ class TogetherReceiver:
 
     def _end(self, group: GroupExchange, steps: Iterator[Waits], failure: Exception | None) -> None:
         """The commit of *group* ended: answer its requests."""
-        if failure is not None:
+        if failure is None:
+            group.end(HTTPStatus.OK)
+            deque(steps, maxlen=0)
+        else:
             self._refuse(group, failure)
-            return
-        self._receiver.release(group.hold)
-        self._receiver.note(group.outcome(HTTPStatus.OK.value))
-        deque(steps, maxlen=0)
 
     def _refuse(self, group: GroupExchange, error: Exception) -> None:
-        if answer_for(error).status in TO_COME_AGAIN:
-            group.hold.give_back_quota()
-        self._receiver.release(group.hold)
+        group.refuse(error)
+        self._receiver.heap.freed(group.hold.release())
         refused = partial(self._refuse_one, route=group.route, sender=group.sender, error=error)
         for request in group.requests:
             request.handle(partial(refused, began_s=request.began_s))

@@ -24,7 +24,7 @@ from gateway.contract.scopes import (
 from gateway.contract.unit_cost import FORCE, Target
 from gateway.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.lists.memory import page_of
-from gateway.receiver.http_exchange import BodilessExchange, HttpExchange
+from gateway.receiver.http_exchange import HttpExchange
 from gateway.receiver.ready_response import SERVER
 from gateway.receiver.routes import BodyRoute, Manner, RequestRoute, Route
 from gateway.usage_events.faults import REMEDIES
@@ -67,10 +67,8 @@ def _record_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
     ]
 
 
-class KeyedExchange(BodilessExchange):
+class KeyedExchange(HttpExchange):
     """Needs a key also where intake is open."""
-
-    __slots__ = ()
 
     def admit(self) -> None:
         super().admit()
@@ -100,14 +98,16 @@ def _stream_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
     async def delete(exchange: HttpExchange) -> web.StreamResponse:
         assert exchange.sender is not None  # noqa: S101 since `admit`
         forced = _is_forced(exchange.request)
-        exchange.receipt = await intake.delete_stream(exchange.parameter, forced=forced, sender=exchange.sender)
-        return manner.success(exchange.request, "json", exchange.receipt)
+        exchange.receipt = receipt = await intake.delete_stream(
+            exchange.parameter, forced=forced, sender=exchange.sender
+        )
+        return manner.success(exchange.request, "json", receipt)
 
     return [
-        RequestRoute(base, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, listed), READS),
-        RequestRoute(one, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, read), READS),
+        RequestRoute(base, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, act=listed), READS),
+        RequestRoute(one, READ_UNIT_COST_SCOPE, manner, partial(KeyedExchange, act=read), READS),
         BodyRoute(one, CREATE_STREAM_SCOPE, manner, create, frozenset({"PUT"})),
-        RequestRoute(one, DELETE_STREAM_SCOPE, manner, partial(KeyedExchange, delete), frozenset({"DELETE"})),
+        RequestRoute(one, DELETE_STREAM_SCOPE, manner, partial(KeyedExchange, act=delete), frozenset({"DELETE"})),
     ]
 
 

@@ -48,13 +48,10 @@ def sent_in(reported: Sequence[Reported], size_bytes: int, items: int, *, is_new
 
 def sent_with(sent: Sequence[Sent], more: Sequence[Sent]) -> Sequence[Sent]:
     """What services sent in a request, with the *more* of its next part; bounded as `Senders`."""
-    if not sent:
-        return more
     sums = {each[0]: each for each in sent}
     for service, *figures in more:
         name = service if service in sums or len(sums) < MOST_SERVICES else OTHER
-        before = sums.get(name, (name, 0, 0, 0, 0, 0))
-        requests, items, calls, missing, size_bytes = map(add, before[1:], figures)
+        requests, items, calls, missing, size_bytes = map(add, sums.get(name, (name, 0, 0, 0, 0, 0))[1:], figures)
         sums[name] = name, requests, items, calls, missing, size_bytes
     return list(sums.values())
 

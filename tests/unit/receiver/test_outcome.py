@@ -8,7 +8,8 @@ import pytest
 
 from gateway.contract.errors import BadPayload, Forbidden, OverQuota, Unauthenticated
 from gateway.contract.intake import Receipt, Sender
-from gateway.receiver.outcome import Outcomes, RequestOutcome, refusal_for
+from gateway.receiver.answers import answer_for, reason_of
+from gateway.receiver.outcome import Outcomes, RequestOutcome
 from gateway.receiver.recent_senders import RecentSenders
 from gateway.senders.activity import SenderId, Senders
 from tests.conformance.otlp_http.recording import RecordingIntake
@@ -18,7 +19,6 @@ PATH = "/v1/traces"
 OPEN = Sender(None, "10.0.0.1", product="OTel/1.0")
 KEYED = Sender("team-a", "10.0.0.1", product="OTel/1.0")
 RECEIPT = Receipt(3, (), format="otlp.traces", sent=[("bot", 1, 3, 3, 0, 90)])
-AGENT = {"User-Agent": "OTel/1.0 (x)"}
 
 
 @pytest.fixture
@@ -72,18 +72,18 @@ def test_a_sender_that_left_has_no_answer_but_what_is_on_disk_counts(outcomes: O
 def test_a_refused_request_is_put_down_to_its_sender(
     outcomes: Outcomes, error: Exception, key: str | None, product: str
 ) -> None:
-    answer, _, refusal = refusal_for(error, AGENT)  # type: ignore[arg-type] # only looked up
-    outcomes.note(RequestOutcome(PATH, "10.0.0.1", answer.status, (0.1,), refusal=refusal))
-    assert outcomes.counts.answers == {(PATH, answer.status): 1}
+    status = answer_for(error).status
+    outcomes.note(RequestOutcome(PATH, "10.0.0.1", status, (0.1,), error=error, product="OTel/1.0"))
+    assert outcomes.counts.answers == {(PATH, status): 1}
     (entry,) = outcomes.refused.status()
-    assert (entry["status"], entry["reason"], entry["last_key"]) == (answer.status, refusal.reason, key)
+    assert (entry["status"], entry["reason"], entry["last_key"]) == (status, reason_of(error), key)
     assert requests_of(outcomes, SenderId(key, "otlp.traces", None, product)) == (0, 1)
 
 
 def test_a_quota_that_is_used_up_counts_under_its_key(outcomes: Outcomes) -> None:
     error = OverQuota("x", retry_after_s=5, reason="over_quota_bytes", key="team-a")
     for _ in range(2):
-        outcomes.note(RequestOutcome(PATH, "unix", 429, (0.1,), refusal=refusal_for(error, {})[2]))  # type: ignore[arg-type] # as above
+        outcomes.note(RequestOutcome(PATH, "unix", 429, (0.1,), error=error))
     assert outcomes.counts.over_quota == {("team-a", "bytes"): 2}
 
 
@@ -111,5 +111,5 @@ async def test_each_request_is_handed_over_once(
     ):
         assert response.status == status
     assert [outcome.status for outcome in noted] == [status]
-    assert (noted[0].refusal is None) == (status < 300)
+    assert (noted[0].error is None) == (status < 300)
     assert (noted[0].sender is None) == (status == 404)
