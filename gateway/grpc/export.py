@@ -7,6 +7,7 @@ refused unread. Bytes of the message are taken from the budget of all requests a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -56,21 +57,15 @@ class Exports:
         """Under way."""
         self._taking: set[asyncio.Task[None]] = set()
         """Messages on their way to the disk, whether or not their senders still wait."""
-        intakes: dict[Signal, SignalIntake] = {
-            "traces": intake.traces,
-            "logs": intake.logs,
-            "metrics": intake.metrics,
-        }
+        taking: list[SignalIntake] = [intake.traces, intake.logs, intake.metrics]
         self.routes: dict[str, Callable[[Call], ExportCall | None]] = {
-            f"/{service}/Export": self._beginning(signal, intakes[signal]) for signal, service in SERVICES.items()
+            f"/{service}/Export": partial(self._begin, signal, take)
+            for (signal, service), take in zip(SERVICES.items(), taking, strict=True)
         }
 
-    def _beginning(self, signal: Signal, intake: SignalIntake) -> "Callable[[Call], ExportCall | None]":
-        def begin(call: Call) -> ExportCall | None:
-            export = ExportCall(self, call, signal, intake)
-            return export if export.is_admitted() else None
-
-        return begin
+    def _begin(self, signal: Signal, intake: SignalIntake, call: Call) -> "ExportCall | None":
+        export = ExportCall(self, call, signal, intake)
+        return export if export.is_admitted() else None
 
     def take(self, work: Coroutine[Any, Any, None]) -> None:
         """Run *work* to its end, whatever becomes of the call."""

@@ -6,6 +6,7 @@ one call, so that both agree. What may still change while a record settles is a 
 what is final is a counter.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NotRequired, TypedDict
@@ -22,6 +23,7 @@ from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
 from gateway.observability.refusals import RefusedStatus
+from spool.histogram import ANSWER_S, Histogram
 
 
 class LaneShown(TypedDict):
@@ -145,17 +147,24 @@ class DeviceStatus(TypedDict):
     hold`); null while none waits."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WebFigures:
     """What the receiver counted since it started."""
 
-    answers: Mapping[tuple[str, int], int]
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """(route, HTTP status) -> requests."""
-    unforeseen: int
-    gone: int
-    in_flight_bytes: int
-    over_quota: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    unforeseen: int = 0
+    """Errors that no table entry foresaw."""
+    gone: int = 0
+    """Senders that went away before the answer."""
+    in_flight_bytes: int = 0
+    over_quota: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(key's name, `requests` or `bytes`) -> requests refused."""
+    seconds: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(lambda: Histogram(ANSWER_S)))
+    """Route -> from the headers of its requests to their answers."""
+
+    def note_unforeseen(self) -> None:
+        self.unforeseen += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,10 @@ def sender_with(key: KeyRecord | None, headers: Headers, peer: str | None) -> Se
 
 def repeat_key_of(headers: Headers) -> str | None:
     """The request's idempotency key, if it has one."""
-    return next(filter(None, (headers.get(name, "").strip() for name in REPEAT_KEY_HEADERS)), None)
+    for name in REPEAT_KEY_HEADERS:
+        if value := headers.get(name, "").strip():
+            return value
+    return None
 
 
 def batch_of(headers: Headers) -> tuple[str, str] | None:

@@ -39,11 +39,9 @@ from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Authenticator, Headers
 from gateway.receiver.http_exchange import HttpExchange
 from gateway.receiver.otlp import otlp_routes
+from gateway.receiver.ready_response import JSON_HEADERS
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, RequestRoute, Route
-from gateway.receiver.telemetry import (
-    JSON_HEADERS,
-)
 from gateway.receiver.unit_cost import unit_cost_routes
 
 RECORDS_PATH: Final = "/v2/ai-telemetry/records"

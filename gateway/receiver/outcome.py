@@ -2,9 +2,8 @@
 hands to all that count requests, senders and refusals.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -12,12 +11,12 @@ import structlog
 from gateway.common.traceback_summary import places
 from gateway.contract.errors import GatewayError, Unauthenticated
 from gateway.contract.intake import Receipt, Sender
+from gateway.observability.metrics import WebFigures
 from gateway.observability.refusals import Refused
 from gateway.observability.telemetry.tracer import SpanContext, Tracer
 from gateway.receiver.answers import answer_for, reason_of
 from gateway.receiver.recent_senders import RecentSenders
 from gateway.senders.activity import Senders, format_of
-from spool.histogram import ANSWER_S, Histogram
 
 log = structlog.get_logger()
 
@@ -50,32 +49,13 @@ class RequestOutcome:
     """Its own span, where it is sampled: context, begin, name and attributes."""
 
 
-@dataclass(slots=True)
-class WebCounts:
-    """Plain ints, read by `gateway.observability.metrics`."""
-
-    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """(route's path, HTTP status) -> requests."""
-    unforeseen: int = 0
-    """Errors that no table entry foresaw."""
-    gone: int = 0
-    """Senders that went away before their body was whole."""
-    over_quota: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(key's name, `requests` or `bytes`) -> requests refused."""
-    seconds: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(lambda: Histogram(ANSWER_S)))
-    """Route's path -> from the headers of its requests to their answers."""
-
-    def note_unforeseen(self) -> None:
-        self.unforeseen += 1
-
-
 class Outcomes:
     """Hands each outcome to counts, list of refusals, senders, open intake's senders and tracer."""
 
     def __init__(
         self, now_ms: Callable[[], int], senders: Senders | None, recent: RecentSenders | None, tracer: Tracer | None
     ) -> None:
-        self.counts, self.refused, self._tracer = WebCounts(), Refused(now_ms), tracer
+        self.counts, self.refused, self._tracer = WebFigures(), Refused(now_ms), tracer
         self.senders, self.recent = senders or Senders(now_ms), recent or RecentSenders(now_ms)
 
     def note(self, outcome: RequestOutcome) -> None:

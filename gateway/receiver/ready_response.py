@@ -8,6 +8,7 @@ changes once a second, with its Date.
 import time
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import Final
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -15,6 +16,7 @@ from aiohttp.abc import AbstractStreamWriter
 from gateway.common.repeating_connection import MAX_UNSENT_BYTES
 
 SERVER = "telemetry-gateway"
+JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
 
 class Ready(web.StreamResponse):

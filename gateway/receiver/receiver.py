@@ -57,8 +57,8 @@ class Receiver:
 
     def figures(self) -> WebFigures:
         """What `gateway.observability.metrics` shows."""
-        counts = self.counts
-        return WebFigures(counts.answers, counts.unforeseen, counts.gone, self.budget.used_bytes, counts.over_quota)
+        self.counts.in_flight_bytes = self.budget.used_bytes
+        return self.counts
 
     # ---- connections: `gateway.common.incoming.ConnectionLimits`, of each listener of senders
 
@@ -75,14 +75,12 @@ class Receiver:
 
     def for_grpc(self, peer: str | None) -> str:
         """What a sender reads that speaks gRPC to this port; noted as refused."""
-        there = f"is on {self.grpc_at}" if self.grpc_at else "is off (listen.grpc)"
-        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
-        self.refused_unread(status, "grpc_on_http_port", peer, f"OTLP/gRPC {there}")
-        return f"this port speaks OTLP over HTTP; OTLP/gRPC {there}"
+        there = f"OTLP/gRPC is {f'on {self.grpc_at}' if self.grpc_at else 'off (listen.grpc)'}"
+        self.refused_unread(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "grpc_on_http_port", peer, there)
+        return f"this port speaks OTLP over HTTP; {there}"
 
     def for_http(self, peer: str | None) -> str:
         """What a sender reads that speaks HTTP/1.1 to the gRPC port; noted as refused."""
-        there = f"is on {self.http_at}" if self.http_at else "is off (listen.http)"
-        status = HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
-        self.refused_unread(status, "http_on_grpc_port", peer, f"OTLP over HTTP {there}")
-        return f"this port speaks OTLP/gRPC; OTLP over HTTP {there}"
+        there = f"OTLP over HTTP is {f'on {self.http_at}' if self.http_at else 'off (listen.http)'}"
+        self.refused_unread(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "http_on_grpc_port", peer, there)
+        return f"this port speaks OTLP/gRPC; {there}"

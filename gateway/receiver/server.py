@@ -8,7 +8,6 @@ small request. The order is route, method, key, Content-Type, Content-Encoding, 
 
 import asyncio
 from http import HTTPStatus
-from typing import Final, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -35,7 +34,7 @@ READ_AHEAD_BYTES = 16 * 1024
 """A connection on which twice as much waits to be taken is read no further. One read of the loop
 gives 256,000 bytes at most; aiohttp's own 256 KiB let 750 KB wait on each."""
 
-UNROUTED: Final = RequestRoute(NO_ROUTE, "", OtlpManner("traces"), HttpExchange, frozenset({"POST"}))
+UNROUTED: Route = RequestRoute(NO_ROUTE, "", OtlpManner("traces"), HttpExchange, frozenset({"POST"}))
 """How errors are reported that belong to no route."""
 
 
@@ -75,7 +74,7 @@ class HttpServer:
         """One request, from its headers to its answer; raises nothing but what states
         that the sender went away.
         """
-        receiver, route = self._receiver, cast("Route", UNROUTED)
+        receiver, route = self._receiver, UNROUTED
         exchange: HttpExchange | None = None
         try:
             route, parameter = receiver.routes.find(request.raw_path)

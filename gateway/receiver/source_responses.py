@@ -23,13 +23,12 @@ from gateway.contract.intake import Receipt
 from gateway.contract.otlp import media_of, rejection_message
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
-from gateway.receiver.ready_response import SERVER
+from gateway.receiver.ready_response import JSON_HEADERS
 from gateway.receiver.responses import cut, json_error
 from gateway.sources.source import AnswerKind
 
 FIREHOSE_REQUEST_HEADER = "X-Amz-Firehose-Request-Id"
 MAX_REJECTED_SHOWN = 100
-JSON_HEADERS = {"Content-Type": "application/json", "Server": SERVER}
 
 
 class SourceManner:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import Final
 
 import orjson
 from aiohttp import web
@@ -12,12 +11,10 @@ from gateway.contract.intake import Intake, Receipt, Sender
 from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE
 from gateway.receiver.answers import Answer
 from gateway.receiver.authenticator import Headers
-from gateway.receiver.ready_response import SERVER
+from gateway.receiver.ready_response import JSON_HEADERS
 from gateway.receiver.responses import json_error
 from gateway.receiver.routes import BodyRoute, Route
 from gateway.receiver.unit_cost import unit_cost_routes
-
-JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 

@@ -7,7 +7,6 @@ anyone may read, or delete what others posted.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Final, get_args
 
 import orjson
@@ -25,7 +24,7 @@ from gateway.contract.unit_cost import FORCE, Target
 from gateway.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.lists.memory import page_of
 from gateway.receiver.http_exchange import HttpExchange
-from gateway.receiver.ready_response import SERVER
+from gateway.receiver.ready_response import JSON_HEADERS
 from gateway.receiver.routes import BodyRoute, Manner, RequestRoute, Route
 from gateway.usage_events.faults import REMEDIES
 from spool.unit_cost import Granularity, Kind, Operation, StreamState
@@ -129,5 +128,4 @@ def _is_forced(request: web.BaseRequest) -> bool:
 
 
 def _json(content: Any) -> web.Response:
-    headers = {"Content-Type": "application/json", "Server": SERVER}
-    return web.Response(status=HTTPStatus.OK, body=orjson.dumps(content), headers=headers)
+    return web.Response(body=orjson.dumps(content), headers=JSON_HEADERS)

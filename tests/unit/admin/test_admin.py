@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -126,7 +127,9 @@ async def start() -> AsyncIterator[Start]:
         admin = Admin("", None, figures())  # type: ignore[arg-type]  # set below
         admin.access = AdminAccess(TOKEN, lambda: admin.now_s, os.urandom)
         registry = CollectorRegistry()
-        registry.register(StatusCollector(lambda: admin.status, lambda: WebFigures({("/v1/traces", 200): 9}, 1, 2, 3)))
+        registry.register(
+            StatusCollector(lambda: admin.status, lambda: WebFigures(Counter({("/v1/traces", 200): 9}), 1, 2, 3))
+        )
 
         async def not_ready() -> str | None:
             return admin.not_ready

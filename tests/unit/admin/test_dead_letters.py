@@ -244,7 +244,7 @@ async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -
     assert "<h2>Dead letters</h2>" in page
     assert "&lt;b&gt;bad" in page
     assert "<b>bad" not in page
-    collector = StatusCollector(lambda: status, lambda: WebFigures({}, 0, 0, 0))
+    collector = StatusCollector(lambda: status, WebFigures)
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for metric in collector.collect()
