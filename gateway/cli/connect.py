@@ -13,7 +13,8 @@ from gateway.admin.operation import AnyOperation
 from gateway.admin.parts import Running
 from gateway.admin.sender_addresses import Addresses, addresses, connection_at
 from gateway.cli.admin_client import ask_gateway
-from gateway.cli.keys import KeyPlace, create_or_ask, person
+from gateway.cli.asking import person
+from gateway.cli.keys import KeyPlace, create_or_ask
 from gateway.cli.sources import print_snippets, unknown_source
 from gateway.common.printable import harmless
 from gateway.config.model import Config

@@ -1,6 +1,7 @@
 """Groups of commands: listed in sections, and with suggestions for what was mistyped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any, Final
 
 import click
@@ -17,6 +18,34 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """Title -> commands of `telemetry-gateway`, in the order of `--help`."""
 OTHER: Final = "Commands"
 """Title of the commands that are in no section."""
+
+
+class Commands(MutableMapping[str, click.Command]):
+    """The commands of a group by name. A command of another module is stated as `module:attribute`,
+    and imported when it is asked for.
+    """
+
+    def __init__(self, elsewhere: Mapping[str, str]) -> None:
+        self._commands: dict[str, click.Command | str] = dict(elsewhere)
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = self._commands[name]
+        if isinstance(command, str):
+            module, _, attribute = command.partition(":")
+            command = self._commands[name] = getattr(import_module(module), attribute)
+        return command
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
 
 
 class Group(click.Group):

@@ -1,8 +1,6 @@
 """The commands on keys: ask and print. A secret goes to stdout once, and nowhere else."""
 
-import getpass
 import json
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -13,6 +11,7 @@ from rich.table import Table
 
 from gateway.admin import keys
 from gateway.admin.keys import KeyOperation
+from gateway.cli.asking import person
 from gateway.cli.options import NO_LIMIT, Refused
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
@@ -23,7 +22,6 @@ from gateway.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, qu
 from gateway.keys.limits import NO_LIMITS
 from gateway.keys.record import LEGACY_NAME
 from gateway.lists.conventions import MAX_LIMIT
-from spool.system.users import user_id
 
 LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")
@@ -48,17 +46,6 @@ class KeyPlace(NamedTuple):
         subject, chosen = (SERVICE_KEYS, keys.of_service(operation)) if self.of_service else (KEYS, operation)
         path, makes_files = {"id": key_id}, operation is keys.CREATE
         return await ask(self.config, subject, chosen, path=path, query=query, body=body, makes_files=makes_files)
-
-
-def person(by: str | None) -> str:
-    """Who runs the command: *by*, else the user and host name."""
-    if by is not None:
-        return by
-    try:
-        user = getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container's user may have no name
-        user = f"uid-{user_id()}"
-    return f"{user}@{socket.gethostname()}"
 
 
 # ---- create

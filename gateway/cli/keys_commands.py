@@ -11,7 +11,6 @@ import click
 
 from gateway.cli.groups import Group
 from gateway.cli.options import NO_LIMIT, config_of, config_option, data_dir_option, json_option
-from gateway.config.values import parse_size_bytes
 
 if TYPE_CHECKING:
     from gateway.cli.keys import KeyPlace
@@ -24,6 +23,13 @@ def _label(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.BadParameter("NAME=VALUE is needed, such as team=search")
     return name, value
+
+
+def _bytes_in(text: str) -> int:
+    """Raises ValueError."""
+    from gateway.config.values import parse_size_bytes  # noqa: PLC0415 - `--help` needs no configuration
+
+    return parse_size_bytes(text)
 
 
 def _limit(needed: str, parse: Callable[[str], int], *, may_go: bool) -> Callable[[str], int | str]:
@@ -76,7 +82,7 @@ def _grant_options(command: Command) -> Command:
 def _limit_options(*, may_go: bool) -> Callable[[Command], Command]:
     gone = "; `none` takes it away" if may_go else ""
     requests = _limit("a whole number from 1 on", int, may_go=may_go)
-    size = _limit("a size such as 512KiB or 64MiB", parse_size_bytes, may_go=may_go)
+    size = _limit("a size such as 512KiB or 64MiB", _bytes_in, may_go=may_go)
 
     def add(command: Command) -> Command:
         for option in (

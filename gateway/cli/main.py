@@ -9,11 +9,7 @@ from typing import Any
 
 import click
 
-from gateway.cli.billing_commands import billing
-from gateway.cli.budgets_commands import budgets
-from gateway.cli.devices_commands import devices
-from gateway.cli.groups import SectionedGroup
-from gateway.cli.keys_commands import keys
+from gateway.cli.groups import Commands, SectionedGroup
 from gateway.cli.options import (
     Faulty,
     config_of,
@@ -25,17 +21,33 @@ from gateway.cli.options import (
     profile_option,
     read_config,
 )
-from gateway.cli.senders_commands import senders
-from gateway.cli.usage_commands import export, forget_user, reconcile, usage
-from gateway.cli.views_commands import views
-from gateway.config.model import Config
-from gateway.local_service.misbehave import parse_misbehave
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+COMMANDS = Commands(
+    {
+        "devices": "gateway.cli.devices:devices",
+        "senders": "gateway.cli.senders:senders",
+        "keys": "gateway.cli.keys_commands:keys",
+        "usage": "gateway.cli.usage_commands:usage",
+        "budgets": "gateway.cli.budgets:budgets",
+        "views": "gateway.cli.views:views",
+        "export": "gateway.cli.usage_commands:export",
+        "billing": "gateway.cli.billing:billing",
+        "forget-user": "gateway.cli.usage_commands:forget_user",
+        "reconcile": "gateway.cli.usage_commands:reconcile",
+    }
+)
+"""Those of other modules; the others are added below."""
+
+
+@click.group(
+    cls=SectionedGroup,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="ai-telemetry-gateway")
 def main() -> None:
     """Receive AI telemetry, count every call once, and forward it.
@@ -150,6 +162,8 @@ def normalise(
       telemetry-gateway normalise --path /v1/traces payload.bin
       telemetry-gateway normalise --explain --content-type application/json payload.json
     """
+    from gateway.config.model import Config  # noqa: PLC0415 as above
+
     plug_in_sources()
     if explain:
         from gateway.cli.explaining import print_explanations  # noqa: PLC0415 as above
@@ -409,6 +423,7 @@ def service_run(
     Its keys are made at the first start and are kept in the data directory.
     """
     from gateway.cli.running import run_service  # noqa: PLC0415 as above
+    from gateway.local_service.misbehave import parse_misbehave  # noqa: PLC0415 as above
 
     try:
         misbehave = parse_misbehave(fail=fail, latency=latency, reset=reset)
@@ -709,18 +724,6 @@ def completion(shell: str) -> None:
     from gateway.cli.completion import script_of  # noqa: PLC0415 as above
 
     click.echo(script_of(shell, main))
-
-
-main.add_command(devices)
-main.add_command(senders)
-main.add_command(keys)
-main.add_command(usage)
-main.add_command(budgets)
-main.add_command(views)
-main.add_command(export)
-main.add_command(billing)
-main.add_command(forget_user)
-main.add_command(reconcile)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""The options that commands share, and the configuration that they lead to."""
+"""The options that commands share, and the configuration that they lead to.
+
+What reads it is imported when a command runs: `--help` and `--version` need none of it.
+"""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.common.plugins import BrokenPlugin
 from gateway.common.plural import plural
-from gateway.config.draft import ConfigFaults
-from gateway.config.environment import misspelt_texts
-from gateway.config.loader import load_config
-from gateway.config.model import Config
 from gateway.config.profiles import PROFILES
-from gateway.sources.catalogue import add_plugged_sources
-from spool.disk_faults import disk_fault
+
+if TYPE_CHECKING:
+    from gateway.config.model import Config
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="YAML; see docs/configuration.md."
@@ -55,8 +54,10 @@ def read_config(
     flags: dict[str, object] | None = None,
     *,
     has_secrets: bool = True,
-) -> Config:
+) -> "Config":
     """*has_secrets* as `load_config` has it. Raises ConfigFaults."""
+    from gateway.config.loader import load_config  # noqa: PLC0415 - see above
+
     overrides = {option: value for option, value in (flags or {}).items() if value is not None}
     if data_dir is not None:
         overrides["data_dir"] = str(data_dir)
@@ -65,6 +66,9 @@ def read_config(
 
 def plug_in_sources() -> None:
     """Make the sources of installed plug-ins known. Raises Faulty for a broken one."""
+    from gateway.common.plugins import BrokenPlugin  # noqa: PLC0415 - see above
+    from gateway.sources.catalogue import add_plugged_sources  # noqa: PLC0415 - see above
+
     try:
         add_plugged_sources()
     except BrokenPlugin as error:
@@ -77,10 +81,13 @@ def config_of(
     flags: dict[str, object] | None = None,
     *,
     has_secrets: bool = False,
-) -> Config:
+) -> "Config":
     """*has_secrets* as `load_config` has it. Raises Faulty with every fault. Misspelt environment
     variables are named on stderr.
     """
+    from gateway.config.draft import ConfigFaults  # noqa: PLC0415 - see above
+    from gateway.config.environment import misspelt_texts  # noqa: PLC0415 - see above
+
     for text in misspelt_texts(os.environ):
         click.echo(f"Warning: {text}", err=True)
     try:
@@ -91,5 +98,7 @@ def config_of(
 
 def with_remedy(error: Exception) -> str:
     """The text of *error*; with the remedy where the disk or rights are behind it."""
+    from spool.disk_faults import disk_fault  # noqa: PLC0415 - see above
+
     fault = disk_fault(error)
     return str(error) if fault is None or fault in str(error) else f"{error}: {fault}"

@@ -12,11 +12,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
+from gateway.admin import billing, budgets, devices, keys, senders, views
 from gateway.admin.backup import BackupSource
 from gateway.admin.dead_letters import DeadLetterRequests
 from gateway.admin.devices import Devices
 from gateway.admin.keys import KeyRequests
-from gateway.admin.operation import Operation
+from gateway.admin.operation import AnyOperation, Operation
+from gateway.admin.registry import SERVICE_KEY_OPERATIONS
 from gateway.admin.senders import SenderSource
 from gateway.admin.spool_files import StatusSource
 from gateway.billing.book import BillingBook
@@ -67,23 +69,23 @@ class Subject(NamedTuple, Generic[S_co]):
 
 @asynccontextmanager
 async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
-    async with offline_keys(config.data_dir, files, wall_ms) as keys:
-        yield KeyRequests(keys, operators=operators_of(config))
+    async with offline_keys(config.data_dir, files, wall_ms) as store:
+        yield KeyRequests(store, operators=operators_of(config))
 
 
 @asynccontextmanager
 async def _devices(config: Config) -> AsyncIterator[Devices]:
     data_dir = config.data_dir
     age_ms = lambda: age_at_rest(data_dir, wall_ms())  # noqa: E731
-    async with offline_devices(data_dir, data_dir / INBOUND.database, age_ms, wall_ms) as devices:
-        yield devices
+    async with offline_devices(data_dir, data_dir / INBOUND.database, age_ms, wall_ms) as store:
+        yield store
 
 
 @asynccontextmanager
 async def _senders(config: Config) -> AsyncIterator[SenderSource]:
     data_dir = config.data_dir
-    async with offline_senders(data_dir, data_dir / INBOUND.database, wall_ms) as senders:
-        yield senders
+    async with offline_senders(data_dir, data_dir / INBOUND.database, wall_ms) as store:
+        yield store
 
 
 @asynccontextmanager
@@ -175,9 +177,10 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
             await make_rollup_tables(database)
             queries = UsageQueries(database, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
-                budgets = await Budgets.open(database, now_ms=wall_ms, webhooks={})
-                views = await Views.open(database, now_ms=wall_ms)
-                named_in = (budgets.forget_users, views.forget_users)
+                named_in = (
+                    (await Budgets.open(database, now_ms=wall_ms, webhooks={})).forget_users,
+                    (await Views.open(database, now_ms=wall_ms)).forget_users,
+                )
                 yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:
             await database.close()
@@ -199,6 +202,22 @@ USAGE: Final = Subject("usage", INBOUND.database, _usage)
 BILLING: Final = Subject("usage", INBOUND.database, _billing)
 BILLING_RELAY: Final = Subject("billing drops", INBOUND.database, _billing_relay)
 USERS: Final = Subject("spool", DATABASE, _users)
+
+OPERATIONS: Final[Mapping[str, tuple[Subject[Any], AnyOperation]]] = {
+    operation.id: (subject, operation)
+    for subject, operations in (
+        (KEYS, keys.OPERATIONS),
+        (SERVICE_KEYS, SERVICE_KEY_OPERATIONS),
+        (DEVICES, devices.OPERATIONS),
+        (SENDERS, senders.OPERATIONS),
+        (BUDGETS, budgets.OPERATIONS),
+        (VIEWS, views.OPERATIONS),
+        (BILLING, billing.OPERATIONS),
+        (BILLING_RELAY, billing.RELAY_OPERATIONS),
+    )
+    for operation in operations
+}
+"""Id -> operation, and what it is about."""
 
 
 async def ask(

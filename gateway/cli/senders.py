@@ -1,25 +1,53 @@
-"""`senders`: who sends, when it did last, and what is wrong with it."""
+"""`telemetry-gateway senders`: who sends, when it did last, and what is wrong with it."""
 
+import asyncio
 import json
+import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.table import Table
 
-from gateway.admin import senders
+from gateway.cli.asking import ask
+from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 from gateway.cli.printing import plain, print_table
-from gateway.cli.requests import SENDERS, ask
 from gateway.common.printable import harmless
-from gateway.config.model import Config
+
+if TYPE_CHECKING:
+    from gateway.config.model import Config
 
 LIST_LIMIT: Final = 50
 UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
-async def print_senders(config: Config, *, warning: tuple[str, ...], limit: int | None, as_json: bool) -> int:
+@click.command("senders")
+@config_option
+@data_dir_option
+@click.option(
+    "--warning",
+    multiple=True,
+    type=click.Choice(["refused", "silent", "missing_usage"]),
+    help="Only those with this warning; may be repeated.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many; default 50.")
+@json_option
+def senders(
+    config_file: Path | None,
+    data_dir: Path | None,
+    warning: tuple[str, ...],
+    limit: int | None,
+    as_json: bool,  # noqa: FBT001 a flag of the command line
+) -> None:
+    """List who sends, what is wrong with it, and what to do."""
+    config = config_of(config_file, data_dir)
+    sys.exit(asyncio.run(print_senders(config, warning=warning, limit=limit, as_json=as_json)))
+
+
+async def print_senders(config: "Config", *, warning: tuple[str, ...], limit: int | None, as_json: bool) -> int:
     query = [*(("warning", code) for code in warning), ("limit", str(limit or LIST_LIMIT))]
-    answer = await ask(config, SENDERS, senders.LIST, query=query)
+    answer = await ask(config, "listSenders", query=query)
     if as_json:
         click.echo(json.dumps(answer))
     else:

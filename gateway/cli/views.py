@@ -1,16 +1,18 @@
-"""`views`: options as fields, views as text, and a view by its name for other commands."""
+"""`telemetry-gateway views`: saved questions about usage."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gateway.admin import views
+import click
+
+from gateway.cli.groups import Group
 from gateway.cli.named_resource import Item, NamedResource
-from gateway.cli.requests import VIEWS
 from gateway.cli.where import filter_of
 from gateway.common.printable import harmless
-from gateway.config.model import Config
-from gateway.usage.saved_filter import kept_filter
-from gateway.views.view import View
+
+if TYPE_CHECKING:
+    from gateway.config.model import Config
+    from gateway.views.view import View
 
 
 def body_of(
@@ -51,8 +53,11 @@ def filter_text(view: Item) -> str:
     return " ".join(f"{name}={value or ''}" for name, values in view["filter"].items() for value in values) or "-"
 
 
-async def view_named(config: Config, name: str) -> View:
+async def view_named(config: "Config", name: str) -> "View":
     """Raises ClickException where there is none."""
+    from gateway.usage.saved_filter import kept_filter  # noqa: PLC0415 - `--help` needs no views
+    from gateway.views.view import View  # noqa: PLC0415 - the same
+
     item = await VIEW.named(config, name)
     kept: dict[str, Any] = {key: item[key] for key in ("name", "interval", "sort_key", "sort_order", "range")}
     return View(
@@ -70,17 +75,45 @@ def over(question: Iterable[tuple[str, str]], typed: Iterable[tuple[str, str]]) 
     return [*(pair for pair in question if pair[0] not in named | gone), *typed]
 
 
+_FIELDS: Final = (
+    click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
+    click.option("--group-by", help="Up to three dimensions, separated by commas; provider,model without it."),
+    click.option("--interval", type=click.Choice(["hour", "day", "none"]), help="Hours or UTC days in place of groups."),
+    click.option("--sort", help="cost, calls, input_tokens, output_tokens or name; cost without it."),
+    click.option("--range", help="Such as today, last_7_days, this_month, last_quarter; last_30_days without it."),
+)  # fmt: skip
+_HELPS: Final = {
+    "list": "List views by name.",
+    "create": """Save a question about usage.
+
+    \b
+    Examples:
+      telemetry-gateway views create "Core by model" --where team=core --range this_month
+    """,
+    "show": "Show a view; `usage --view NAME` shows its figures.",
+    "change": "Change the given fields; the filter is replaced as a whole.",
+    "delete": "Delete a view.",
+}
+
+
 VIEW: Final = NamedResource(
     noun="view",
-    subject=VIEWS,
-    listing=views.LIST,
-    creation=views.CREATE,
-    reading=views.SHOW,
-    changing=views.CHANGE,
-    deletion=views.DELETE,
+    fields=_FIELDS,
+    helps=_HELPS,
     body_of=body_of,
     example="--range last_month",
     columns=dict.fromkeys(("view", "range", "groups", "filter"), "left"),
     cells_of=cells_of,
     lines_of=lines_of,
 )
+
+
+@click.group(cls=Group)
+def views() -> None:
+    """Saved questions about usage.
+
+    For `usage --view`, `export --view` and the page.
+    """
+
+
+VIEW.add_to(views)

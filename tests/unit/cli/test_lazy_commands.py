@@ -1,0 +1,46 @@
+"""Commands are imported when they are asked for, and the gateway when one of them runs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway.cli import requests
+from gateway.cli.budgets import BUDGET
+from gateway.cli.devices import CHANGES
+from gateway.cli.groups import Commands
+from gateway.cli.views import VIEW
+
+HEAVY = ("aiohttp", "pydantic", "sqlite3", "gateway.config.model", "gateway.admin", "gateway.sources")
+IMPORTED = """
+import sys
+from gateway.cli.main import main
+main(sys.argv[1:], standalone_mode=False)
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("keys", "list", "--help"), ("budgets", "create", "--help")])
+def test_help_and_version_import_nothing_of_the_gateway(arguments: tuple[str, ...]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *arguments], capture_output=True, text=True, timeout=300, check=True
+    )
+    imported = set(ended.stderr.split())
+    assert "gateway.cli.main" in imported
+    assert not imported.intersection(HEAVY)
+
+
+def test_a_command_of_another_module_is_imported_once_when_it_is_asked_for() -> None:
+    commands = Commands({"devices": "gateway.cli.devices:devices", "absent": "gateway.cli.devices:absent"})
+    assert [*commands] == ["devices", "absent"]
+    assert commands["devices"].name == "devices"
+    assert commands["devices"] is commands["devices"]
+    assert commands.get("none") is None
+    with pytest.raises(AttributeError):
+        commands["absent"]
+
+
+def test_what_commands_ask_for_are_operations_of_the_registry() -> None:
+    verbs = ("list", "create", "read", "change", "delete")
+    asked = {*CHANGES.values(), *(resource.operation_id(verb) for resource in (BUDGET, VIEW) for verb in verbs)}
+    assert asked <= requests.OPERATIONS.keys()
