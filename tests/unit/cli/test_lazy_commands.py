@@ -2,14 +2,20 @@
 
 import subprocess
 import sys
+from typing import get_args
 
+import click
 import pytest
 
+from gateway.budgets.budget import Period
 from gateway.cli import requests
-from gateway.cli.budgets import BUDGET
+from gateway.cli.budgets import BUDGET, budgets
 from gateway.cli.devices import CHANGES
 from gateway.cli.groups import Commands
-from gateway.cli.views import VIEW
+from gateway.cli.senders import senders
+from gateway.cli.views import VIEW, views
+from gateway.senders.listing import WARNINGS
+from gateway.usage.timespan import Interval
 
 HEAVY = ("aiohttp", "pydantic", "sqlite3", "gateway.config.model", "gateway.admin", "gateway.sources")
 IMPORTED = """
@@ -44,3 +50,17 @@ def test_what_commands_ask_for_are_operations_of_the_registry() -> None:
     verbs = ("list", "create", "read", "change", "delete")
     asked = {*CHANGES.values(), *(resource.operation_id(verb) for resource in (BUDGET, VIEW) for verb in verbs)}
     assert asked <= requests.OPERATIONS.keys()
+
+
+def choices_of(command: click.Command, option: str) -> set[str]:
+    (found,) = (each.type for each in command.params if option in each.opts)
+    assert isinstance(found, click.Choice)
+    return set(found.choices)
+
+
+def test_choices_of_options_are_those_of_the_bodies_and_lists_that_they_become() -> None:
+    assert isinstance(budgets, click.Group)
+    assert isinstance(views, click.Group)
+    assert choices_of(budgets.commands["create"], "--period") == set(get_args(Period))
+    assert choices_of(views.commands["create"], "--interval") == {*get_args(Interval), "none"}
+    assert choices_of(senders, "--warning") == set(WARNINGS)
