@@ -8,22 +8,7 @@ become one, spans, `explain`, the generic mapping, OpenAPI, the pages.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from enum import Enum, auto
-from types import UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints, is_typeddict
 
 Path = tuple[str, ...]
 """A field of the record: `("usage", "input_tokens")`."""
@@ -46,41 +31,14 @@ IN_SPAN: Final = "span"
 """`Row.attribute` of a field that a span has no attribute for: its times and its status."""
 
 
-class Form(Enum):
-    """Which values a field may have, with their unit."""
-
-    SCHEMA = auto()
-    RECORD_ID = auto()
-    TRACE_ID = auto()
-    SPAN_ID = auto()
-    NAME = auto()
-    """An id or a name, one word."""
-    MODEL = auto()
-    """The name of a model, a deployment or a library: one word, or a few."""
-    WHO = auto()
-    """A text of at most 256 characters."""
-    TIME = auto()
-    """RFC 3339 UTC with milliseconds."""
-    AMOUNT = auto()
-    """A decimal number as text."""
-    CURRENCY = auto()
-    """ISO 4217."""
-    COUNT = auto()
-    TOKENS = auto()
-    MS = auto()
-    # These follow from the type.
-    TRUTH = auto()
-    WORD = auto()
-    """One of the words of a Literal."""
-    FLAGS = auto()
-    LABELS = auto()
-    NUMBERS = auto()
-    PART = auto()
-    """An object with fields of its own."""
-
-
-_TYPES: Final = {bool: Form.TRUTH, dict[str, str]: Form.LABELS, dict[str, int | float]: Form.NUMBERS}
-_FREE: Final = frozenset({Form.LABELS, Form.NUMBERS})
+Form = Literal[
+    "schema", "record_id", "trace_id", "span_id", "name", "model", "who", "time", "amount", "currency", "count", "tokens", "ms",
+    "truth", "word", "flags", "labels", "numbers", "part",
+]  # fmt: skip
+"""Which values a field may have, with their unit. `spool.record` has those of the first line as
+types; the others follow from a type: bool, the words of a Literal, a list, texts or numbers under
+names of the sender's, an object with fields of its own."""
+_FORMS: Final[dict[Any, Form]] = {bool: "truth", dict[str, str]: "labels", dict[str, int | float]: "numbers"}
 
 
 class Row(NamedTuple):
@@ -117,9 +75,7 @@ class Field(NamedTuple):
     form: Form
     row: Row
     words: tuple[str, ...]
-    """Of `Form.WORD`."""
-    part: type | None
-    """Of `Form.PART`: its TypedDict."""
+    """Of the form `word`."""
     is_required: bool
     """Every record has it, if only as null."""
     is_nullable: bool
@@ -136,7 +92,7 @@ class Field(NamedTuple):
     @property
     def is_free(self) -> bool:
         """The names in it are the sender's."""
-        return self.form in _FREE
+        return self.form in {"labels", "numbers"}
 
 
 class Table(tuple[Field, ...]):
@@ -175,52 +131,34 @@ def table_of(record: type) -> Table:
 
 def _fields(part: type, above: Path) -> Iterator[Field]:
     required: frozenset[str] = part.__required_keys__  # type: ignore[attr-defined]  # a TypedDict
+    kinds = get_type_hints(part)
     for name, hint in get_type_hints(part, include_extras=True).items():
-        field = _field((*above, name), hint, is_required=name in required)
-        yield field
-        if field.part is not None:
-            yield from _fields(field.part, field.path)
+        path, kind, notes = (*above, name), kinds[name], list(_notes(hint))
+        if is_nullable := type(None) in get_args(kind):
+            (kind,) = (each for each in get_args(kind) if each is not type(None))
+        row = next((note for note in notes if isinstance(note, Row)), None)
+        form: Form | None = next((note for note in notes if note in get_args(Form)), None) or _form_of(kind)
+        if row is None or form is None:
+            raise TypeError(f"{'.'.join(path)}: needs a type with a form, and a Row")
+        yield Field(path, form, row, get_args(kind) if form == "word" else (), name in required, is_nullable)
+        if form == "part":
+            yield from _fields(kind, path)
 
 
-def _field(path: Path, hint: Any, *, is_required: bool) -> Field:
-    notes: list[Any] = []
-    kinds = list(_unwrapped(hint, notes))
-    row = next((note for note in notes if isinstance(note, Row)), None)
-    plain = [kind for kind in kinds if kind is not type(None)]
-    form = next((note for note in notes if isinstance(note, Form)), None) or _form_of(plain[0])
-    if row is None or form is None or len(plain) != 1:
-        raise TypeError(f"{'.'.join(path)}: needs one type with a form, and a Row")
-    words = get_args(plain[0]) if form is Form.WORD else ()
-    part = plain[0] if form is Form.PART else None
-    return Field(path, form, row, words, part, is_required, type(None) in kinds)
-
-
-def _unwrapped(hint: Any, notes: list[Any]) -> Iterator[Any]:
-    """The types that *hint* allows; what they are annotated with is added to *notes*."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        notes += args[1:]
-        yield from _unwrapped(args[0], notes)
-    elif origin in {NotRequired, Required}:
-        yield from _unwrapped(args[0], notes)
-    elif origin in {Union, UnionType}:
-        for arg in args:
-            yield from _unwrapped(arg, notes)
-    else:
-        yield hint
+def _notes(hint: Any) -> Iterator[Any]:
+    """What *hint*, and what is in it, is annotated with."""
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _notes(inner)
 
 
 def _form_of(kind: Any) -> Form | None:
     if is_typeddict(kind):
-        return Form.PART
-    if get_origin(kind) is Literal:
-        return Form.WORD
-    return Form.FLAGS if get_origin(kind) is list else _TYPES.get(kind)
+        return "part"
+    return "word" if get_origin(kind) is Literal else "flags" if get_origin(kind) is list else _FORMS.get(kind)
 
 
 def check_once(what: str, names: Iterable[str]) -> None:
     """Raises ValueError for a name that comes twice."""
-    counted = Counter(name for name in names if name not in {"", IN_SPAN})
-    twice = [name for name, times in counted.items() if times > 1]
-    if twice:
+    if twice := [name for name, times in Counter(names).items() if times > 1 and name not in {"", IN_SPAN}]:
         raise ValueError(f"two fields claim the {what} {', '.join(twice)}")

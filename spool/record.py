@@ -8,7 +8,7 @@ is built once as a dict, serialised once, and from then on moves as ready JSON b
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NotRequired, TypedDict, get_args
 
-from spool.fields import IN_SPAN, Form, Row, table_of
+from spool.fields import IN_SPAN, Row, table_of
 
 SCHEMA = "inference/1"
 
@@ -40,16 +40,19 @@ FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)
 """All flags of a record, in the order of `docs/formats.md`."""
 
 
-RecordId = Annotated[str, Form.RECORD_ID]
-TraceId = Annotated[str, Form.TRACE_ID]
-SpanId = Annotated[str, Form.SPAN_ID]
-Name = Annotated[str, Form.NAME]
-Model = Annotated[str, Form.MODEL]
-Who = Annotated[str, Form.WHO]
-Time = Annotated[str, Form.TIME]
-Count = Annotated[int, Form.COUNT]
-Tokens = Annotated[int, Form.TOKENS]
-Milliseconds = Annotated[int, Form.MS]
+Name = Annotated[str, "name"]
+"""An id or a name, one word."""
+Model = Annotated[str, "model"]
+"""The name of a model, a deployment or a library: one word, or a few."""
+Who = Annotated[str, "who"]
+"""A text of at most 256 characters."""
+Time = Annotated[str, "time"]
+"""RFC 3339 UTC with milliseconds."""
+TraceId = Annotated[str, "trace_id"]
+SpanId = Annotated[str, "span_id"]
+Count = Annotated[int, "count"]
+Tokens = Annotated[int, "tokens"]
+Milliseconds = Annotated[int, "ms"]
 
 # fmt: off
 # The table of the fields; `spool.fields.Row` describes its columns. A field without a value is
@@ -71,15 +74,13 @@ class Usage(TypedDict, total=False):
     status: Annotated[UsageStatus, Row(
         "`reported`, `partial`, `estimated` (by a tokenizer of the library), `missing` (the call used tokens and nothing reports"
         " them), `none` (a failed call that used nothing), `aggregate`", "own", is_needed=True)]
-    input_tokens: Annotated[Tokens | None, Row(
-        "includes cache reads and cache writes", "whole", ("input",), "gen_ai.usage.input_tokens")]
+    input_tokens: Annotated[Tokens | None, Row("includes cache reads and cache writes", "whole", ("input",), "gen_ai.usage.input_tokens")]
     cache_read_input_tokens: Annotated[Tokens | None, Row(
         "part of the input", "part", ("cache_read",), "gen_ai.usage.cache_read.input_tokens", whole="input_tokens")]
     cache_creation_input_tokens: Annotated[Tokens | None, Row(
         "part of the input", "part", ("cache_creation",), "gen_ai.usage.cache_creation.input_tokens", whole="input_tokens")]
     cache_creation_1h_input_tokens: Annotated[Tokens | None, Row(
-        "part of `cache_creation_input_tokens`: kept for an hour", "within", ("cache_creation_1h",),
-        whole="cache_creation_input_tokens")]
+        "part of `cache_creation_input_tokens`: kept for an hour", "within", ("cache_creation_1h",), whole="cache_creation_input_tokens")]
     output_tokens: Annotated[Tokens | None, Row("includes reasoning", "whole", ("output",), "gen_ai.usage.output_tokens")]
     reasoning_output_tokens: Annotated[Tokens | None, Row(
         "part of the output", "part", ("reasoning",), "gen_ai.usage.reasoning.output_tokens", whole="output_tokens")]
@@ -91,16 +92,15 @@ class Usage(TypedDict, total=False):
 
 
 class Cost(TypedDict):
-    amount: Annotated[str, Form.AMOUNT, Row("a decimal number as text", "together")]
-    currency: Annotated[str, Form.CURRENCY, Row("ISO 4217", "together", ("currency",))]
+    amount: Annotated[str, "amount", Row("a decimal number as text", "together")]
+    currency: Annotated[str, "currency", Row("ISO 4217", "together", ("currency",))]
     source: Annotated[Literal["reported", "estimated"], Row("`reported` or `estimated`", "together")]
     price_version: Annotated[Model | None, Row("of an estimate: the price list", "together")]
 
 
 class Attribution(TypedDict, total=False):
     service_name: Annotated[Who | None, Row("the service that called", "fill", ("service_name",), resource="service.name")]
-    environment: Annotated[Who | None, Row(
-        "such as `prod`", "fill", ("environment",), resource="deployment.environment.name")]
+    environment: Annotated[Who | None, Row("such as `prod`", "fill", ("environment",), resource="deployment.environment.name")]
     user: Annotated[Who | None, Row("as [the policy for users](privacy.md) keeps it", "fill", ("user",), "user.id")]
     session: Annotated[Who | None, Row("session or conversation", "fill", ("session",), "session.id")]
     team: Annotated[Who | None, Row("team", "fill", ("team",))]
@@ -126,33 +126,26 @@ class Period(TypedDict):
 class Record(TypedDict):
     """One AI call, or one aggregate."""
 
-    schema: Annotated[str, Form.SCHEMA, Row("`inference/1`", "first")]
-    record_id: Annotated[RecordId, Row(
+    schema: Annotated[str, "schema", Row("`inference/1`", "first")]
+    record_id: Annotated[str, "record_id", Row(
         "32 hex digits from the observation's own identity: the same on every retry, replica and restart", "own",
         described="The same on every retry, replica and restart.")]
     kind: Annotated[Literal["call", "aggregate"], Row("`call`, or `aggregate` for the delta of a metric", "first")]
-    billed: Annotated[bool, Row(
-        "false for a call that no provider billed: a gateway's cache hit", "own", ("cache_hit",), absent="it was billed",
+    billed: Annotated[bool, Row("false for a call that no provider billed: a gateway's cache hit", "own", ("cache_hit",), absent="it was billed",
         described="False for what no provider billed; left out of every total.")]
     source: Annotated[Source, Row("who reported it, in which form", "first", absent="`records`")]
-    operation: Annotated[Name | None, Row(
-        "OpenTelemetry's well-known values: `chat`, `embeddings`, `text_completion`, …", "own", ("operation",),
+    operation: Annotated[Name | None, Row("OpenTelemetry's well-known values: `chat`, `embeddings`, `text_completion`, …", "own", ("operation",),
         "gen_ai.operation.name", is_dimension=True)]
     provider: Annotated[Name | None, Row(
         "OpenTelemetry's well-known values: `openai`, `anthropic`, `aws.bedrock`, `azure.ai.openai`, `gcp.gemini`, …", "fill",
         ("provider",), "gen_ai.provider.name", is_dimension=True)]
-    request_model: Annotated[Model | None, Row(
-        "the requested model; [one name](#names-of-models) may be unknown", "fill", ("request_model",),
+    request_model: Annotated[Model | None, Row("the requested model; [one name](#names-of-models) may be unknown", "fill", ("request_model",),
         "gen_ai.request.model", is_dimension=True)]
-    response_model: Annotated[Model | None, Row(
-        "the model that answered", "fill", ("response_model",), "gen_ai.response.model", is_dimension=True)]
+    response_model: Annotated[Model | None, Row("the model that answered", "fill", ("response_model",), "gen_ai.response.model", is_dimension=True)]
     response_id: Annotated[Name | None, Row("the provider's", "fill", ("response_id",), "gen_ai.response.id")]
-    finish_reason: NotRequired[Annotated[Name | None, Row(
-        "as sent", "fill", ("finish_reason",), "gen_ai.response.finish_reasons", is_list=True)]]
-    service_tier: NotRequired[Annotated[Name | None, Row(
-        "what the price may depend on", "fill", ("service_tier",), is_dimension=True)]]
-    request_id: NotRequired[Annotated[Name | None, Row(
-        "the provider's or the gateway's id of the request", "fill", ("request_id",))]]
+    finish_reason: NotRequired[Annotated[Name | None, Row("as sent", "fill", ("finish_reason",), "gen_ai.response.finish_reasons", is_list=True)]]
+    service_tier: NotRequired[Annotated[Name | None, Row("what the price may depend on", "fill", ("service_tier",), is_dimension=True)]]
+    request_id: NotRequired[Annotated[Name | None, Row("the provider's or the gateway's id of the request", "fill", ("request_id",))]]
     deployment: NotRequired[Annotated[Model | None, Row("the deployment that answered", "fill", ("deployment", "request_model"), is_dimension=True)]]
     region: NotRequired[Annotated[Name | None, Row("the region that answered", "fill", ("region",), is_dimension=True)]]
     started_at: Annotated[Time, Row("when the call began", "own", attribute=IN_SPAN)]
@@ -163,14 +156,11 @@ class Record(TypedDict):
     usage: Annotated[Usage, Row("its tokens", "each")]
     cost: NotRequired[Annotated[Cost | None, Row("null when no price is known", "own", ("cost",))]]
     batch: NotRequired[Annotated[bool, Row("whether it was part of a batch", "any", ("batch",), absent="it was not")]]
-    status: Annotated[Literal["ok", "error"], Row(
-        "`ok` or `error`", "first", ("error_type", "status_code", "succeeded", "level"), IN_SPAN)]
-    error_type: NotRequired[Annotated[Name | None, Row(
-        "class or code, never a message", "own", ("error_type", "status_code"), "error.type")]]
+    status: Annotated[Literal["ok", "error"], Row("`ok` or `error`", "first", ("error_type", "status_code", "succeeded", "level"), IN_SPAN)]
+    error_type: NotRequired[Annotated[Name | None, Row("class or code, never a message", "own", ("error_type", "status_code"), "error.type")]]
     attribution: Annotated[Attribution, Row("whose call it is", "each", absent="no one is known")]
     trace: NotRequired[Annotated[Trace, Row("its place in a trace", "fill")]]
-    calls: NotRequired[Annotated[Count | None, Row(
-        "of an aggregate: how many calls it sums up, if the metric has that", "first",
+    calls: NotRequired[Annotated[Count | None, Row("of an aggregate: how many calls it sums up, if the metric has that", "first",
         described="Of an aggregate: how many calls it sums up.")]]
     period: NotRequired[Annotated[Period, Row("of an aggregate: the time it covers", "first")]]
     received_at: Annotated[Time, Row("when the gateway received it", "first", absent="the time of receipt")]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from spool.fields import IN_SPAN, Form, Path
+from spool.fields import IN_SPAN, Path
 from spool.record import FIELDS
 
 SCOPE: Final = "ai-telemetry-gateway"
@@ -22,7 +22,7 @@ DURATION_UNKNOWN: Final = NAMESPACE + "duration_unknown"
 
 OF_RESOURCE: Final = {field.path: field.row.resource for field in FIELDS if field.row.resource}
 OF_SPAN: Final = {field.path: field.row.attribute for field in FIELDS if field.row.attribute not in {"", IN_SPAN}}
-LISTS: Final = frozenset(field.path for field in FIELDS if field.row.is_list or field.form is Form.FLAGS)
+LISTS: Final = frozenset(field.path for field in FIELDS if field.row.is_list or field.form == "flags")
 """Fields that are a list of texts in the span."""
 OF_ONE: Final = frozenset(field.path for field in FIELDS if field.row.is_list)
 """Those of them that are one text in the record."""

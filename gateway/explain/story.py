@@ -17,7 +17,6 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import is_listed
 from gateway.normalise.points import Point
 from gateway.normalise.provenance import Provenance
-from spool.fields import Form
 from spool.record import FIELDS, Record
 
 
@@ -119,7 +118,7 @@ def leaves(record: dict[str, Any]) -> dict[str, Any]:
 
 
 _SAME_FOR_ALL = frozenset({"schema", "kind", "received_at", "record_id"})
-_OPENED = frozenset(field.name for field in FIELDS if field.form is Form.PART) - {"cost"}
+_OPENED = frozenset(field.name for field in FIELDS if field.form == "part") - {"cost"}
 
 
 # ---- items as the normaliser sees them

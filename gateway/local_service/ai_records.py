@@ -19,7 +19,6 @@ from gateway.local_service.checks import (
     time_ms,
 )
 from gateway.local_service.errors import Invalid
-from spool.fields import Form
 from spool.record import FIELDS
 
 KINDS = ("call", "aggregate")
@@ -32,9 +31,7 @@ TOKENS = (
     "reasoning_output_tokens",
 )
 """Columns that are summed. The other kinds are parts of these, and are in the record only."""
-OTHER_TOKENS = tuple(
-    field.name for field in FIELDS.of("usage") if field.form is Form.TOKENS and field.name not in TOKENS
-)
+OTHER_TOKENS = tuple(field.name for field in FIELDS.of("usage") if field.form == "tokens" and field.name not in TOKENS)
 ATTRIBUTION = ("service_name", "environment", "user", "team", "project", "device_id", "key")
 COLUMNS = (
     "record_id",

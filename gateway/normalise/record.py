@@ -21,7 +21,6 @@ from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import rfc3339, time_flags
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
-from spool.fields import Form
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
@@ -220,9 +219,9 @@ def _is_named(words: list[str]) -> bool:
 
 
 _NAMES: Final = tuple(
-    (field.name, field.row.words[0], is_name if field.form is Form.NAME else title)
+    (field.name, field.row.words[0], is_name if field.form == "name" else title)
     for field in FIELDS.of()
-    if field.form in {Form.NAME, Form.MODEL} and not field.is_required and len(field.row.words) == 1
+    if field.form in {"name", "model"} and not field.is_required and len(field.row.words) == 1
 )
 """Field, word of the tables and rule of the names that only some calls have, but for those that a
 rule finds."""

@@ -1,11 +1,10 @@
 """One record out of several reports of one call. Pure. Tokens are completed, never added."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from gateway.contract.flags import UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
-from spool.fields import Merge
 from spool.record import FIELDS, Cost, Record, Usage
 
 _FILLED = FIELDS.merged("fill")
@@ -22,15 +21,8 @@ _JOINED = FIELDS.merged("join", "usage")
 _LABELS = FIELDS.merged("join", "attribution")
 _OWN = {"record_id", "billed", "operation", "started_at", "cost", "error_type", "flags", "usage.status"}
 """What a rule here, or in `partial`, decides."""
-_RULES: Mapping[str, set[Merge]] = {
-    "": {"first", "fill", "any", "each", "own"},
-    "usage": {"whole", "part", "within", "join", "own"},
-    "attribution": {"fill", "join"},
-}
-for _field in FIELDS:
-    _rules = _RULES.get("".join(_field.path[:-1]), {"together"})
-    if _field.row.merge not in _rules or (_field.row.merge == "own") != (".".join(_field.path) in _OWN):
-        raise TypeError(f"{'.'.join(_field.path)}: nothing here merges it by {_field.row.merge!r}")
+if {".".join(field.path) for field in FIELDS if field.row.merge == "own"} != _OWN:
+    raise TypeError("the table has other fields that are merged by a rule of their own")
 
 
 def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None = None) -> Record:

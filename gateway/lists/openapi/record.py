@@ -15,24 +15,24 @@ _TEXT: Final[Json] = {"type": "string"}
 _WHOLE: Final[Json] = {"type": "integer"}
 _TIME: Final[Json] = {"type": "string", "format": "date-time"}
 _TYPES: Final[Mapping[Form, Json]] = {
-    Form.SCHEMA: {"type": "string", "const": SCHEMA},
-    Form.RECORD_ID: {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-    Form.TIME: _TIME,
-    Form.AMOUNT: {"$ref": "#/components/schemas/Decimal"},
-    Form.COUNT: _WHOLE,
-    Form.TOKENS: {**_WHOLE, "minimum": 0},
-    Form.MS: _WHOLE,
-    Form.TRUTH: {"type": "boolean"},
-    Form.FLAGS: {"type": "array", "items": {"type": "string", "enum": list(FLAGS)}},
-    Form.LABELS: {"type": "object", "additionalProperties": _TEXT},
-    Form.NUMBERS: {"type": "object", "additionalProperties": {"type": "number"}},
+    "schema": {"type": "string", "const": SCHEMA},
+    "record_id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+    "time": _TIME,
+    "amount": {"$ref": "#/components/schemas/Decimal"},
+    "count": _WHOLE,
+    "tokens": {**_WHOLE, "minimum": 0},
+    "ms": _WHOLE,
+    "truth": {"type": "boolean"},
+    "flags": {"type": "array", "items": {"type": "string", "enum": list(FLAGS)}},
+    "labels": {"type": "object", "additionalProperties": _TEXT},
+    "numbers": {"type": "object", "additionalProperties": {"type": "number"}},
 }
 """Any other form is a text."""
 
 
 def shared_schemas() -> Json:
     """What both documents begin with: `schemas/`, with the record and its parts."""
-    parts = {_name(field): FIELDS.of(field.name) for field in FIELDS if field.form is Form.PART}
+    parts = {_name(field): FIELDS.of(field.name) for field in FIELDS if field.form == "part"}
     schemas = {name: _object(fields) for name, fields in {"Record": FIELDS.of(), **parts}.items()}
     return merged([read_folder("gateway.lists.openapi", "schemas"), {"components": {"schemas": schemas}}])
 
@@ -57,6 +57,6 @@ def _property(field: Field) -> Json:
 
 
 def _schema(field: Field) -> Json:
-    if field.form is Form.PART:
+    if field.form == "part":
         return {"$ref": f"#/components/schemas/{_name(field)}"}
-    return {"type": "string", "enum": list(field.words)} if field.form is Form.WORD else _TYPES.get(field.form, _TEXT)
+    return {"type": "string", "enum": list(field.words)} if field.form == "word" else _TYPES.get(field.form, _TEXT)
