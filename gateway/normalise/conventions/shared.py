@@ -11,6 +11,7 @@ from itertools import chain
 from gateway.normalise.conventions import who
 from gateway.normalise.extract import COUNT, FIRST, NUMBER, RAW, TEXT, WHO
 from spool.fields import check_once
+from spool.record import FIELDS
 
 
 def _usage(*words: str) -> tuple[str, ...]:
@@ -231,12 +232,10 @@ def is_unknown_usage(name: str) -> bool:
     )
 
 
-_COUNTS = frozenset(
-    {
-        "input", "output", "total", "cache_read", "cache_creation", "cache_creation_1h", "cache_creation_5m", "reasoning",
-        "audio_input", "audio_output", "native_input", "whole_input", "native_output", "whole_output", "uncached", "text_output", "turn_input", "tool_input",
-    }
-)  # fmt: skip
+_COUNTS = frozenset(word for field in FIELDS if field.form == "tokens" for word in field.row.words) | {
+    "total", "cache_creation_5m", "native_input", "whole_input", "native_output", "whole_output", "uncached", "text_output",
+    "turn_input", "tool_input",
+}  # fmt: skip
 _NUMBERS = frozenset(
     {
         "cost", "upstream_cost", "byok", "stream", "time_to_first_s", "time_to_first_ms", "batch", "succeeded", "duration_ms", "read_s",
@@ -244,7 +243,7 @@ _NUMBERS = frozenset(
 )  # fmt: skip
 
 
-_WHO = frozenset({"user", "session", "team", "project", "environment"})
+_WHO = frozenset(word for field in FIELDS.of("attribution") for word in field.row.words) - {"service_name"}
 
 
 def kind_of(field: str) -> int:
