@@ -140,13 +140,23 @@ class Pump:
         return self._pacing.epoch
 
     @property
+    def in_flight(self) -> int:
+        """Batches that are being sent, or whose outcome is being settled."""
+        return len(self._flights)
+
+    @property
+    def opens_at_s(self) -> float:
+        """When the next batch may be frozen, on the pump's monotonic clock; past while it may."""
+        return self._pacing.opens_at_s
+
+    @property
     def _is_cut_off(self) -> bool:
         return self._pacing.state == "ok" and self._destination.is_down
 
     @property
     def holding(self) -> int:
         """How many batches it has leased: under way, or kept back for a reason."""
-        return len(self._flights) + len(self._parked) + len(self._probing) + len(self._kept_back)
+        return self.in_flight + len(self._parked) + len(self._probing) + len(self._kept_back)
 
     async def run(self) -> None:
         """Move the lane's records until `stop`, or until cancelled;
@@ -231,12 +241,12 @@ class Pump:
     async def _step(self) -> None:
         self._changed.clear()
         now_s = self._clock.monotonic_s()
-        closed_s = self._pacing.opens_at_s - now_s
+        closed_s = self.opens_at_s - now_s
         if closed_s > 0:
             await self._clock.wait(self._changed, closed_s)
         elif (cut_off_s := self._destination.opens_at_s - now_s) > 0:
             await self._clock.wait(self._changed, min(cut_off_s, WATCHDOG_S))  # another lane's probe may move it
-        elif len(self._flights) >= self._slots:
+        elif self.in_flight >= self._slots:
             await self._changed.wait()
         else:
             await self._take_up()

@@ -92,7 +92,8 @@ class Settler:
         self._counted = asyncio.Event()
         self._counting: list[int] = []
         """The first reference of each payload of which more is to be counted."""
-        self._rebuilding: asyncio.Task[None] | None = None
+        self.rebuilding: asyncio.Task[None] | None = None
+        """Reads the ledger from disk again, after an append was lost; None before the first."""
         self.tracer: Tracer | None = None
         self.lag_seconds = Histogram(LAG_S)
         """Of each chunk of calls, from its receipt until it may be sent."""
@@ -137,8 +138,8 @@ class Settler:
         before anything else is taken.
         """
         self.rebuilds += 1
-        if self._rebuilding is None or self._rebuilding.done():
-            self._rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
+        if self.rebuilding is None or self.rebuilding.done():
+            self.rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
 
     async def _rebuild_until_done(self) -> None:
         while True:
@@ -181,8 +182,8 @@ class Settler:
                 tasks.create_task(self._report_behind(), name="settling behind")
                 tasks.create_task(self.aggregates.run(lambda seq: self._announce(self._now_ms(), seq)), name="metrics")
         finally:
-            if self._rebuilding is not None:
-                self._rebuilding.cancel()
+            if self.rebuilding is not None:
+                self.rebuilding.cancel()
 
     async def _run(self) -> None:
         turned_ms = self._now_ms()
@@ -234,8 +235,8 @@ class Settler:
 
         Raises SpoolError when that could not be written down; then nothing was decided.
         """
-        if self._rebuilding is not None:
-            await self._rebuilding
+        if self.rebuilding is not None:
+            await self.rebuilding
         ledger, lost_appends = self.ledger, self._spool.lost_appends
         sealed_seq = self._spool.sealed_seq  # before it is asked what is held: what comes meanwhile is not due
         end = min([call_ref(*self._spool.position(AI_TELEMETRY)), *self._counting])

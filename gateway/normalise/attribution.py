@@ -49,8 +49,8 @@ RESOURCE_NAMES: dict[str, tuple[str, ...]] = {
 _STATED = frozenset(field.name for field in FIELDS.of("attribution") if field.row.words)
 _OF_LABELS = frozenset({"team", "project", "environment", "user"})
 """Labels of a key that are fields of the attribution; any other is a label there too."""
-_MAX_ORIGINS = 1024
-_MAX_RESOURCE_BYTES = 4096
+MAX_ORIGINS = 1024
+MAX_RESOURCE_BYTES = 4096
 _LABEL = "label."
 MAX_NAME_CHARS = 128
 """A longer value of several words is a text: a field of the attribution stays empty."""
@@ -156,7 +156,7 @@ def resource_origin(resource: Resource, context: Context) -> ResourceContext:
     if known is not None:
         return known
     made = origin(resource.attributes, context)
-    if len(data) <= _MAX_RESOURCE_BYTES:
+    if len(data) <= MAX_RESOURCE_BYTES:
         _remember(key, made)
     return made
 
@@ -178,7 +178,7 @@ def gateway_origin(source: str, context: Context) -> ResourceContext:
 
 
 def _remember(key: _OriginKey, made: ResourceContext) -> None:
-    if len(_origins) >= _MAX_ORIGINS:
+    if len(_origins) >= MAX_ORIGINS:
         _origins.clear()
     _origins[key] = made
 

@@ -78,7 +78,7 @@ class Budget:
     senders have a large request, an eighth is left to small ones.
     """
 
-    __slots__ = ("_shares", "drain", "limit_bytes", "rounds", "used_bytes")
+    __slots__ = ("drain", "limit_bytes", "rounds", "shares", "used_bytes")
 
     def __init__(self, limit_bytes: int, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.limit_bytes = limit_bytes
@@ -87,23 +87,23 @@ class Budget:
         """How fast requests are done with theirs."""
         self.rounds = asyncio.Semaphore(ROUNDS_AT_ONCE)
         """For decompression in a thread, until its bytes are taken."""
-        self._shares: dict[str, Share] = {}
+        self.shares: dict[str, Share] = {}
         """Of those that have a request under way."""
 
     def join(self, owner: str, n_requests: int = 1) -> Share:
         """The share of *owner*, with so many more requests."""
-        share = self._shares.get(owner)
+        share = self.shares.get(owner)
         if share is None:
-            share = self._shares[owner] = Share()
+            share = self.shares[owner] = Share()
         share.requests += n_requests
         return share
 
     def leave(self, owner: str, n_requests: int = 1) -> None:
         """Note that *n_requests* of *owner* ended."""
-        share = self._shares[owner]
+        share = self.shares[owner]
         share.requests -= n_requests
         if not share.requests:
-            del self._shares[owner]
+            del self.shares[owner]
 
 
 class Hold:

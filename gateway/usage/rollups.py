@@ -192,11 +192,12 @@ def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
     connection.execute("UPDATE usage_rollup_state SET room_checked = ?", (now_hour,))
     _trim_hours(connection, now_hour)
     for _ in range(_MOST_FOLDS_AT_ONCE):
-        if _rows(connection, DAY) <= MOST_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
+        if row_count(connection, DAY) <= MOST_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
             break
 
 
-def _rows(connection: sqlite3.Connection, span: int) -> int:
+def row_count(connection: sqlite3.Connection, span: int) -> int:
+    """Sums of so many hours each that are kept."""
     (rows,) = connection.execute("SELECT count(*) FROM usage_rollups WHERE span = ?", (span,)).fetchone()
     return int(rows)
 
@@ -204,7 +205,7 @@ def _rows(connection: sqlite3.Connection, span: int) -> int:
 def _trim_hours(connection: sqlite3.Connection, now_hour: int) -> None:
     """Delete the oldest hours while there are too many rows, a day at a time."""
     for kept_hours in range(KEPT_HOURS - DAY, LEAST_HOURS - 1, -DAY):
-        if _rows(connection, HOUR) <= MOST_HOUR_ROWS:
+        if row_count(connection, HOUR) <= MOST_HOUR_ROWS:
             return
         _delete_hours(connection, HOUR, now_hour - kept_hours)
         connection.execute(

@@ -43,11 +43,11 @@ def test_ready_follows_the_listeners_and_a_reload_and_a_stop_are_reported(
 ) -> None:
     listening, name = manager
     gateway = GatewayProcess(tmp_path)
-    gateway._env |= {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "300000"}
+    gateway.env |= {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "300000"}
     process = gateway.spawn()
     try:
         assert next_report(listening) == "READY=1"
-        ports = gateway._ports_file.read_text()
+        ports = gateway.ports_file.read_text()
         for port in re.findall(r"\d+", ports):
             socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
         signs = [listening.recv(4096) for _ in range(4)]

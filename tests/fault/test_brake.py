@@ -65,7 +65,7 @@ async def exporter(upstream: Upstream) -> AsyncIterator[AiTelemetryExporter]:
 
 
 async def until_braked(pump: Pump, clock: ManualClock) -> None:
-    await skip_pauses_until(lambda: pump.state == "held" and not pump._flights, pump, clock)
+    await skip_pauses_until(lambda: pump.state == "held" and not pump.in_flight, pump, clock)
     assert "the upstream refuses every record: schema" in (pump.reason or "")
 
 

@@ -50,10 +50,10 @@ class Run:
         return self.edge.intake_url if self._is_up else None
 
     async def start_edge(self) -> None:
-        await self._start(self.edge)
+        await self.start(self.edge)
         self._is_up = True
 
-    async def _start(self, gateway: GatewayProcess) -> None:
+    async def start(self, gateway: GatewayProcess) -> None:
         """Until it is up, also when it is asked to die on the
         way; then its identities must hold.
         """
@@ -78,7 +78,7 @@ class Run:
         self.pair.hub.kill()
         await asyncio.sleep(self.chance.uniform(0, 1.5))
         self.pair.hub.dies_at = self._death()
-        await self._start(self.pair.hub)
+        await self.start(self.pair.hub)
 
     def _death(self) -> tuple[str, int] | None:
         """Where in its code the next process ends itself, half of the time."""
@@ -112,7 +112,7 @@ class Run:
                 gateway.dies_at = None
                 self._is_up = self._is_up and gateway is not self.edge
                 gateway.kill()
-                await self._start(gateway)
+                await self.start(gateway)
         self._is_up = True
 
     async def misfortunes(self) -> None:
@@ -141,7 +141,7 @@ class Run:
         for gateway in (self.edge, self.pair.hub):
             gateway.kill()
             gateway.dies_at = None
-            await self._start(gateway)
+            await self.start(gateway)
         self._is_up = True
         self.pair.service.kill()
         await asyncio.to_thread(self.pair.service.start)
@@ -153,7 +153,7 @@ async def test_what_the_edge_acknowledged_is_at_the_service_once_whatever_breaks
     async with gateway_pair(tmp_path) as pair:
         run = Run(pair, chance)
         try:
-            await run._start(pair.hub)
+            await run.start(pair.hub)
             await run.start_edge()
             sending = asyncio.create_task(run.senders.run())
             await run.misfortunes()

@@ -24,7 +24,7 @@ async def refused(gateway: GatewayProcess, requests: int) -> None:
 async def test_a_failing_disk_does_not_flood_the_log(tmp_path: Path) -> None:
     failing = tmp_path / "failing"
     gateway = GatewayProcess(tmp_path, upstream=Upstream("http://127.0.0.1:9", secrets.token_hex(16)))
-    gateway._env |= {
+    gateway.env |= {
         "LD_PRELOAD": str(built_shim(tmp_path)),
         "DISK_SHIM_LOG": os.devnull,
         "DISK_SHIM_DIR": str(gateway.data_dir / "spool.db"),

@@ -31,7 +31,7 @@ class GatewayElsewhere(GatewayProcess):
         super().__init__(folder, config=config)
         self.full_syncs = folder / "full-syncs"
         self._system = system
-        self._env["FULL_SYNCS"] = str(self.full_syncs)
+        self.env["FULL_SYNCS"] = str(self.full_syncs)
 
     def command(self) -> list[str]:
         python, _, *arguments = super().command()
@@ -39,11 +39,11 @@ class GatewayElsewhere(GatewayProcess):
 
     def spawn(self) -> Process:
         """Not forked off a process that has imported this system's calls."""
-        return Process(self.command(), log=self.log, env=self._env)
+        return Process(self.command(), log=self.log, env=self.env)
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command, on the same system and data directory."""
-        return elsewhere(self._system, *arguments, data=self.data_dir, env=self._env)
+        return elsewhere(self._system, *arguments, data=self.data_dir, env=self.env)
 
     def interrupt(self) -> int:
         """Ctrl-C; the exit code."""
@@ -76,7 +76,7 @@ def test_what_was_acknowledged_outlives_a_kill_on(system: str, tmp_path: Path) -
     with gateway:
         for number in range(CALLS):
             send(gateway, f"before {number}")
-        second = Process(gateway.command(), log=tmp_path / "second.log", env=gateway._env)
+        second = Process(gateway.command(), log=tmp_path / "second.log", env=gateway.env)
         assert second.wait(30) == 1
         assert f"another gateway runs on this data directory (process {gateway.process.pid})" in second.log_tail()
         gateway.kill()

@@ -129,7 +129,7 @@ async def test_c06_an_outage_of_ten_days_ends_no_record_before_its_age_does(
             tries = target.tries
             wall.now_ms += HOUR_S * 1000
             clock.advance(HOUR_S)
-            await skip_pauses_until(lambda tries=tries: target.tries > tries and not pump._flights, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
+            await skip_pauses_until(lambda tries=tries: target.tries > tries and not pump.in_flight, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
             await spool.run_maintenance()
             await assert_balanced(spool)
         down = spool.depth(AI_TELEMETRY)
@@ -160,7 +160,7 @@ async def test_c09_an_hour_of_401_changes_nothing_in_a_queue_that_then_arrives_o
         started_s = clock.now_s
         while clock.now_s - started_s < HOUR_S:
             asked = len(upstream.seen)
-            await skip_pauses_until(lambda asked=asked: len(upstream.seen) > asked and not pump._flights, pump, clock)  # type: ignore[misc]  # as above
+            await skip_pauses_until(lambda asked=asked: len(upstream.seen) > asked and not pump.in_flight, pump, clock)  # type: ignore[misc]  # as above
             depth = store.depth(AI_TELEMETRY)
             assert (depth.pending, depth.delivered, depth.dead_lettered, depth.expired) == (queued, 0, 0, 0)
             assert pump.state == "held"
@@ -187,7 +187,7 @@ async def test_c09_a_500_that_follows_one_record_isolates_it_and_ends_nothing_by
         started_s = clock.now_s
         while store.depth(AI_TELEMETRY).pending > 1:
             assert clock.now_s - started_s < HOUR_S, "the record that fails keeps others with it"
-            await skip_pauses_until(lambda: not pump._flights, pump, clock)
+            await skip_pauses_until(lambda: not pump.in_flight, pump, clock)
             if store.depth(AI_TELEMETRY).pending <= 40:  # others that pass are what makes it a suspect
                 await store.put(AI_TELEMETRY, [record(put_later)])
                 put_later += 1
@@ -279,7 +279,7 @@ async def test_c12_a_lane_sends_in_the_order_of_acceptance_with_a_backlog_and_li
     target = Target(is_up=False)
     await put(store, backlog)
     async with running_pump(store, target, clock, limits=Limits(max_records=100, in_flight=in_flight)) as pump:
-        await until(lambda: target.tries > 0 and not pump._flights)
+        await until(lambda: target.tries > 0 and not pump.in_flight)
         target.is_up = True
         put_so_far = backlog
         while store.depth(AI_TELEMETRY).pending > 100:

@@ -33,8 +33,8 @@ async def _run(spool: SqliteSpool, sql: str) -> None:
 
 async def rebuilt(rig: Rig) -> None:
     """The ledger was read from the disk after the loss."""
-    assert rig.counting._rebuilding is not None
-    await rig.counting._rebuilding
+    assert rig.counting.rebuilding is not None
+    await rig.counting.rebuilding
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: 
     blocker.execute("BEGIN IMMEDIATE")
     first = rig.append(call("a"))
     await asyncio.sleep(0)  # the writer is woken when this iteration of the loop ends
-    while rig.spool._gathering.waiting.is_set():  # noqa: ASYNC110 until the writer took it, which cannot go on
+    while rig.spool.writer.is_awaited():  # noqa: ASYNC110 until the writer took it, which cannot go on
         await asyncio.sleep(0)
     others = [rig.append(call("b", trace="u")), rig.append(call("a"))]
     blocker.execute("ROLLBACK")

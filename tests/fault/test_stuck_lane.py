@@ -48,6 +48,9 @@ async def delivered(gateway: Gateway, records: int) -> None:
     await until_true(lambda: gateway.spool.depth(AI_TELEMETRY).delivered >= records, what="delivered")
 
 
+IDLE = Pump._idle
+
+
 def restarts(gateway: Gateway) -> int:
     return gateway.status()["lanes"][AI_TELEMETRY]["restarts"]
 
@@ -69,9 +72,8 @@ async def test_c18_a_lost_wake_up_costs_a_look_at_the_spool_and_no_restart(
     async def counted(pump: Pump) -> None:
         nonlocal looks
         looks += pump.lane == AI_TELEMETRY
-        await idle(pump)
+        await IDLE(pump)
 
-    idle = Pump._idle
     await send(gateway, 1)
     monkeypatch.setattr(Pump, "_idle", counted)
     await delivered(gateway, 2 * SPANS)
@@ -89,9 +91,8 @@ async def test_c18_a_pump_that_stands_still_is_replaced_and_counted(
             stuck.set()
             await asyncio.Event().wait()
         else:
-            await idle(pump)
+            await IDLE(pump)
 
-    idle = Pump._idle
     monkeypatch.setattr(Pump, "_idle", stand_still)
     async with asyncio.timeout(HANGS_S):
         await stuck.wait()
@@ -104,12 +105,13 @@ async def test_c18_a_pump_that_stands_still_is_replaced_and_counted(
 
 async def test_c18_a_batch_that_is_leased_to_nobody_goes_out_again(gateway: Gateway) -> None:
     spool = gateway.spool
-    spool._freezing[AI_TELEMETRY] = lock = asyncio.Lock()
+    locks = spool._freezing
+    locks[AI_TELEMETRY] = lock = asyncio.Lock()
     async with lock:  # the lane's pump has to wait
         await send(gateway, 0)
         await until_true(lambda: spool.depth(AI_TELEMETRY).pending == SPANS, what="kept")
         await until_true(lambda: gateway.settler.ledger.oldest_ms() is None, what="settled")
-        spool._freezing[AI_TELEMETRY] = asyncio.Lock()
+        locks[AI_TELEMETRY] = asyncio.Lock()
         stolen = await spool.freeze(AI_TELEMETRY, max_records=SPANS, max_bytes=1 << 20)
     assert stolen is not None
     assert len(stolen.records) == SPANS

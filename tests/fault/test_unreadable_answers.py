@@ -26,7 +26,7 @@ from exporters.pump import Limits
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
 from tests.support.durable_spool import DurableSpool
-from tests.support.lane_runs import running_pump, skip_pauses_until
+from tests.support.lane_runs import is_held_for_good, running_pump, skip_pauses_until
 from tests.support.manual_clock import ManualClock
 from tests.support.spool_rig import assert_balanced
 from tests.support.unit_streams import UnitRig, metered, place
@@ -381,7 +381,7 @@ async def test_sums_whose_answer_is_not_understood_hold_the_lane_whole_and_under
     settings = UnitCostSettings(rig.lane.learn_base, rig.lane.block, repeatable_sums=repeatable_sums)
     exporter = UnitCostExporter(client, settings, clock)
     async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
-        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         assert "it names 0 accepted and 0 rejected of 3 records" in (pump.reason or "")
         await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
     depth = rig.spool.depth(UNIT_COST)
@@ -402,7 +402,7 @@ async def test_streams_whose_answers_are_not_understood_are_probed_and_go_on_whe
         await rig.keep(*(metered(1, place(element), stream=stream) for element in "abcd"))
     exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, rig.lane.block), clock)
     async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
-        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         asked, began_s = len(upstream.seen), clock.now_s
         await skip_pauses_until(lambda: clock.now_s - began_s > 86_400, pump, clock)
         assert len(upstream.seen) - asked < 110, "one request a probe, at most every quarter of an hour"
@@ -423,7 +423,7 @@ async def test_events_whose_answers_are_not_understood_wait_under_their_keys_in_
     await store.put(USAGE_EVENTS, [orjson.dumps(event) for event in events])
     exporter, limits = UsageEventsExporter(client, repeatable=repeatable), Limits(max_records=1, in_flight=8)
     async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=limits) as pump:
-        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         asked = len(upstream.seen)
         assert asked <= 8 + 2, "those under way, and two of them again"
         assert store.depth(USAGE_EVENTS).pending == 20

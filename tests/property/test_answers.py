@@ -233,7 +233,7 @@ async def check(answers: list[Drawn], make: Callable[[CostServiceClient], Export
         store.add(LANE, [orjson.dumps(record) for record in records])
         pump = await stack.enter_async_context(running_pump(store, make(client), clock))
         await skip_pauses_until(
-            lambda: not pump._flights and (store.depth(LANE).pending == 0 or requests >= ENOUGH), pump, clock
+            lambda: not pump.in_flight and (store.depth(LANE).pending == 0 or requests >= ENOUGH), pump, clock
         )
         state = pump.state
     depth = store.depth(LANE)

@@ -47,8 +47,8 @@ class GatewayProcess:
         self.data_dir = folder / "data"
         self.log = folder / "gateway.log"
         self._config_file = folder / "config.yaml"
-        self._ports_file = folder / "ports.json"
-        self._env = {**(environ or {}), **({"TEST_UPSTREAM_KEY": upstream.key} if upstream else {})}
+        self.ports_file = folder / "ports.json"
+        self.env = {**(environ or {}), **({"TEST_UPSTREAM_KEY": upstream.key} if upstream else {})}
         self._ports: dict[str, int | None] = {}
         self._process: Process | None = None
         settings = _settings(self.data_dir, upstream, settle) | dict(config or {})
@@ -80,26 +80,26 @@ class GatewayProcess:
         return [sys.executable, "-m", *self._module()]
 
     def _module(self) -> list[str]:
-        run = ["run", "--config", str(self._config_file), "--ports-file", str(self._ports_file)]
+        run = ["run", "--config", str(self._config_file), "--ports-file", str(self.ports_file)]
         module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
         return [*module, *run]
 
     def spawn(self) -> Process:
         """Start a process on this data directory without waiting for it; the caller ends it."""
-        if "LD_PRELOAD" in self._env:
-            return Process(self.command(), log=self.log, env=self._env)
+        if "LD_PRELOAD" in self.env:
+            return Process(self.command(), log=self.log, env=self.env)
         module, *arguments = self._module()
-        return ForkedProcess(module, arguments, log=self.log, env=self._env)
+        return ForkedProcess(module, arguments, log=self.log, env=self.env)
 
     def start(self) -> None:
         """Start and wait until it is ready.
 
         Raises ProcessFailed with the end of its log when it does not get there.
         """
-        self._ports_file.unlink(missing_ok=True)
+        self.ports_file.unlink(missing_ok=True)
         self._process = self.spawn()
         try:
-            self._ports = self._process.wait_until(lambda: read_json_file(self._ports_file), what="ready")
+            self._ports = self._process.wait_until(lambda: read_json_file(self.ports_file), what="ready")
         except BaseException:
             self._process.kill()
             raise

@@ -64,7 +64,14 @@ async def skip_pauses_until(true: Callable[[], bool], pump: Pump, clock: ManualC
     while not true():
         assert time.monotonic() < ends_at_s, f"it never came true; the lane is {pump.state}: {pump.reason}"
         await asyncio.sleep(0)
-        closed_s = pump._pacing.opens_at_s - clock.now_s
-        if not pump._flights and closed_s > 0:
+        closed_s = pump.opens_at_s - clock.now_s
+        if not pump.in_flight and closed_s > 0:
             await asyncio.sleep(0)
             clock.advance(closed_s)
+
+
+def is_held_for_good(pump: Pump) -> bool:
+    """Whether a hold closed the lane and nothing is under way; its `state` is `held` before that,
+    too, while answers are narrowed down.
+    """
+    return pump._pacing.state == "held" and not pump.in_flight

@@ -97,15 +97,15 @@ class UnitRig:
         self.clock = Clock()
         self.data_dir = data_dir
         self.far = FarEnd()
-        self._rules = Rules("sum" if ships == "sum" else "replace", 100)
-        self._can_read = can_read
-        self._open()
+        self.rules = Rules("sum" if ships == "sum" else "replace", 100)
+        self.can_read = can_read
+        self.open_spool()
 
-    def _open(self) -> None:
+    def open_spool(self) -> None:
         self.spool = open_spool(self.data_dir, self.clock)
-        self.store = self.spool.events(self._rules)
+        self.store = self.spool.events(self.rules)
         self.lane = self.spool.unit_cost(
-            can_read=lambda: self._can_read, can_create=lambda: self.may_create, can_delete=lambda: self.may_delete
+            can_read=lambda: self.can_read, can_create=lambda: self.may_create, can_delete=lambda: self.may_delete
         )
 
     async def keep(self, *records: Metered, mark: RepeatKey | None = None) -> IntakeOutcome:
@@ -142,18 +142,18 @@ class UnitRig:
     async def reopen(self) -> None:
         await assert_balanced(self.spool)
         await self.spool.close()
-        self._open()
+        self.open_spool()
 
     async def killed(self, to: Path) -> "UnitRig":
         """The gateway that starts on the files as kill -9 leaves them
         now; the upstream is the same.
         """
         other = object.__new__(UnitRig)
-        other.clock, other.far, other._rules, other._can_read = self.clock, self.far, self._rules, self._can_read
+        other.clock, other.far, other.rules, other.can_read = self.clock, self.far, self.rules, self.can_read
         other.may_create, other.may_delete = self.may_create, self.may_delete
         other.data_dir = copied(self.data_dir, to)
         (other.data_dir / "lock").unlink()
-        other._open()
+        other.open_spool()
         return other
 
     async def close(self) -> None:

@@ -85,7 +85,7 @@ class DocumentReader:
     """Reads payloads of sources that state their leaves, in any thread."""
 
     def __init__(self, rules: ParseRules, *, lessons_ns: int = LESSONS_NS, max_bytes: int = MAX_BYTES) -> None:
-        self._rules = rules
+        self.rules = rules
         self._stands = stand(secrets.token_bytes(32))
         self._known: dict[tuple[object, ...], _Names] = {}
         self._changes = rules.prices.changes
@@ -99,25 +99,25 @@ class DocumentReader:
 
     def reads(self, payload: Payload) -> bool:
         """Whether `parse` takes *payload*."""
-        source = self._rules.sources.get(payload.kind)
-        return source is not None and bool(source.leaves) and not self._rules.prefer_metrics
+        source = self.rules.sources.get(payload.kind)
+        return source is not None and bool(source.leaves) and not self.rules.prefer_metrics
 
     def parse(self, payload: Payload, context: Context) -> Parsed:
         """As `gateway.ingest.parsing.parse.parse`, byte for byte; raises as that does. Ask only
         where it `reads`.
         """
-        source = self._rules.sources[payload.kind]
+        source = self.rules.sources[payload.kind]
         documents = documents_of(source, payload.body, payload.first_line, context.limits)
         parsed = None
         if not documents.rejected and len(documents.found) <= context.limits.max_items:
             parsed = self._by_lessons(source, documents.found, context, len(payload.body))
-        return parsed_source(read_found(source, documents, context), context, self._rules) if parsed is None else parsed
+        return parsed_source(read_found(source, documents, context), context, self.rules) if parsed is None else parsed
 
     def _by_lessons(
         self, source: Source, documents: Sequence[Document], context: Context, n_bytes: int
     ) -> Parsed | None:
         """None where the rules have to read all of it."""
-        if self._rules.prices.changes != self._changes:
+        if self.rules.prices.changes != self._changes:
             self._forget()
         sender = source.name, *_sender(context)
         read, is_whole = self._read(sender, documents, context)
@@ -126,8 +126,8 @@ class DocumentReader:
             self._learn(source, sender, [document for _, document in gaps], context, n_bytes)
             return None
         self.learnt += len(documents) - len(gaps)
-        silent = self._rules.prices.silent()
-        rules = self._rules._replace(prices=silent)
+        silent = self.rules.prices.silent()
+        rules = self.rules._replace(prices=silent)
         parts = [(n, self._by_rules(source, document, context, rules)) for n, document in gaps]
         if gaps:
             self._learn(source, sender, [document for _, document in gaps], context, n_bytes)
@@ -140,7 +140,7 @@ class DocumentReader:
         if known:
             calls = joined(calls, known)._replace(rejected=[each for *_, part in known for each in part.rejected])
         for model, n in (*_unpriced(read.uses), *silent.unpriced.items()):
-            self._rules.prices.note_unpriced(model, n)
+            self.rules.prices.note_unpriced(model, n)
         return Parsed(_reported_once(calls))
 
     def _read(self, sender: tuple[object, ...], documents: Sequence[Document], context: Context) -> tuple[_Read, bool]:
@@ -192,7 +192,7 @@ class DocumentReader:
 
     def _forget(self) -> None:
         """Prices changed, or too much was learnt."""
-        self._changes = self._rules.prices.changes
+        self._changes = self.rules.prices.changes
         self._known = {}
         self.bytes = 0
 
@@ -250,8 +250,8 @@ class DocumentReader:
         """
         names: Any = document.value
         computation = Computation()
-        silent = self._rules.prices.silent()
-        true = self._by_rules(source, document, context, self._rules._replace(prices=silent))
+        silent = self.rules.prices.silent()
+        true = self._by_rules(source, document, context, self.rules._replace(prices=silent))
         try:
             lesson, texts = document_lesson(source, frozenset(names), seen, context, silent, self._stands, computation)
             made = _Learnt(document_run_of(lesson, seen[0].varying, texts), lesson)

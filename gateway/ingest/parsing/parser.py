@@ -23,7 +23,7 @@ class Parser:
     """
 
     def __init__(self, rules: ParseRules, worker: WorkerClient | None = None) -> None:
-        self._rules = rules
+        self.rules = rules
         self.reader = ShapeReader(rules)
         self._worker = worker
         self._one_large = asyncio.Lock()
@@ -52,7 +52,7 @@ class Parser:
                 pass
             else:
                 for model, calls in unpriced.items():
-                    self._rules.prices.note_unpriced(model, calls)
+                    self.rules.prices.note_unpriced(model, calls)
                 return parsed
         if len(payload.body) > HERE_BYTES:
             async with self._one_large:
@@ -61,7 +61,7 @@ class Parser:
 
     def _here(self, payload: Payload, context: Context) -> Parsed:
         if self.reader.is_native and self.reader.reads(payload):  # it was asked before
-            return parse(payload, context, self._rules)
+            return parse(payload, context, self.rules)
         return self.reader.parse_all(payload, context)
 
     async def _natively(self, payload: Payload, context: Context) -> Parsed | None:

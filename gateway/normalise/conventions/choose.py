@@ -1,6 +1,6 @@
 """Which convention reads a span. Precedence:
 
-1. The instrumentation scope's name, by `_SCOPES` (exact) and `_SCOPE_PREFIXES` (first that fits).
+1. The instrumentation scope's name, by `SCOPES` (exact) and `SCOPE_PREFIXES` (first that fits).
 2. Else an attribute that only one convention writes, by `_MARKS`; the smallest number wins.
 3. Else usage in a map or a JSON text under one name, and none under names of
    its own: the generic table.
@@ -44,7 +44,7 @@ from gateway.normalise.conventions.openlit import is_openlit, openlit
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.conventions.vercel_ai import VERCEL_AI
 
-_SCOPES: dict[str, Convention] = {
+SCOPES: dict[str, Convention] = {
     "com.anthropic.sdk.python": ANTHROPIC_SDK,
     "opentelemetry.util.genai.handler": GEN_AI_INCLUSIVE,
     "opentelemetry.instrumentation.openai_v2": GEN_AI_INCLUSIVE,
@@ -95,7 +95,7 @@ _SCOPES: dict[str, Convention] = {
     **dict.fromkeys(LOGFIRE_SCOPES, LOGFIRE),
 }
 
-_SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
+SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
     ("openinference.instrumentation.", OPENINFERENCE),
     ("@arizeai/openinference-instrumentation-anthropic", OPENINFERENCE_NATIVE),
     ("@arizeai/openinference-instrumentation-bedrock", OPENINFERENCE_NATIVE),
@@ -135,7 +135,7 @@ _MARKS: tuple[tuple[str, Convention], ...] = (
 _NESTED: Final = len(_MARKS)
 _GEN_AI: Final = _NESTED + 1
 _GENERIC: Final = _GEN_AI + 1
-_MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), generic.GENERIC, GEN_AI, generic.GENERIC)
+MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), generic.GENERIC, GEN_AI, generic.GENERIC)
 _OWN_NAMES = ("gen_ai.usage.", "llm.usage.", "llm.token_count.")
 _MAX_NAMES = 8192
 _MAX_NAME_CHARS = 128
@@ -170,10 +170,10 @@ _marks = _Marks(_KNOWN_MARKS)
 
 def by_scope(name: str) -> Convention | None:
     """Precedence 1; None where the scope's name states nothing."""
-    convention = _SCOPES.get(name)
+    convention = SCOPES.get(name)
     if convention is not None:
         return convention
-    for prefix, named in _SCOPE_PREFIXES:
+    for prefix, named in SCOPE_PREFIXES:
         if name.startswith(prefix):
             return named
     return openlit(name) if is_openlit(name) else None
@@ -186,7 +186,7 @@ def by_names(names: tuple[str, ...]) -> Convention | None:
     found = min(map(_marks.__getitem__, names), default=NOT_AI)
     if found == _NESTED:
         found = _marks[mark_of(names)]
-    return None if found == NOT_AI else _MARKED[found]
+    return None if found == NOT_AI else MARKED[found]
 
 
 def mark_of(names: tuple[str, ...]) -> str:

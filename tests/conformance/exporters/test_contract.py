@@ -125,7 +125,7 @@ async def test_a_refused_key_holds_the_lane_and_keeps_its_data_until_the_secret_
     run.upstream.respond = respond
     await run.add(50)
     async with running_pump(run.store, exporter, clock, lane=run.case.lane, limits=run.case.limits) as pump:
-        await until(lambda: pump.state == "held" and not pump._flights)
+        await until(lambda: pump.state == "held" and not pump.in_flight)
         sends = len(run.upstream.seen)
         await skip_pauses_until(lambda: len(run.upstream.seen) >= sends + 5, pump, clock)
         assert run.store.depth(run.case.lane).pending == 50
@@ -162,7 +162,7 @@ async def test_a_redirect_is_not_followed_and_holds_the_lane(
     run.upstream.script.append(Reply(status, headers={"Location": f"{run.upstream.base_url}/elsewhere"}))
     await run.add(1)
     async with running_pump(run.store, exporter, clock, lane=run.case.lane, limits=run.case.limits) as pump:
-        await until(lambda: pump.state == "held" and not pump._flights)
+        await until(lambda: pump.state == "held" and not pump.in_flight)
         assert [seen.path for seen in run.upstream.seen] == [run.case.path]
         await skip_pauses_until(run.drained, pump, clock)
     assert {seen.path for seen in run.upstream.seen} == {run.case.path}
@@ -210,7 +210,7 @@ async def test_the_key_is_in_no_log_state_error_or_dead_letter_even_when_the_ups
         while not run.drained():
             await asyncio.sleep(0)
             shown.append(f"{pump.state} {pump.reason}")
-            await skip_pauses_until(lambda: not pump._flights, pump, clock)
+            await skip_pauses_until(lambda: not pump.in_flight, pump, clock)
             if run.upstream.seen and not run.drained():
                 clock.advance(30.0)
     shown += [repr(exporter), repr(client), repr(client.keyring), repr(vars(client)), repr(vars(client.keyring))]
@@ -234,7 +234,7 @@ async def test_an_unreachable_upstream_is_silence(
 async def test_without_a_key_nothing_is_sent(
     case: Case, exporter: Exporter, upstream: Upstream, client: CostServiceClient, store: SpoolUnderTest
 ) -> None:
-    client.keyring._slots.clear()
+    client.keyring.use([])
     await store.put(case.lane, [case.make_record(1)])
     batch = await store.freeze(case.lane, max_records=1, max_bytes=1000)
     assert batch is not None

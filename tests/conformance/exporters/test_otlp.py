@@ -27,7 +27,7 @@ from gateway.sources.records.source import read_stated
 from spool.record import Batch
 from spool.span_form import OF_RESOURCE, OF_SPAN, span_record_id
 from tests.conformance.exporters.conftest import CASES, SpoolUnderTest, number_of, spans_in
-from tests.support.lane_runs import running_pump, skip_pauses_until, until
+from tests.support.lane_runs import is_held_for_good, running_pump, skip_pauses_until, until
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_spool import MemorySpool
 from tests.support.upstream import Reply, Upstream, running_upstream
@@ -162,7 +162,7 @@ async def test_throttling_waits_for_retry_after_and_a_secret_header_is_in_no_sta
     upstream.script.append(Reply(401, {}, f"{TOKEN} is bad".encode()))
     await store.put(LANE, [record(2)])
     async with running_pump(store, exporter, clock, lane=LANE) as pump:
-        await until(lambda: pump.state == "held" and not pump._flights)
+        await until(lambda: pump.state == "held" and not pump.in_flight)
         assert "***" in (pump.reason or "")
         shown = f"{pump.reason} {exporter!r} {vars(exporter)} {vars(exporter.client)}"
     assert TOKEN not in shown
@@ -344,7 +344,8 @@ async def test_batches_under_way_when_gzip_is_given_up_have_the_header_of_their_
 ) -> None:
     """The second is encoded before the first one's 415, and sent after it."""
     upstream.respond = lambda seen: Reply(415 if "Content-Encoding" in seen.headers else 200)
-    encode, given_up = exporter._encoder.encode, asyncio.Event()
+    encoder = exporter._encoder
+    encode, given_up = encoder.encode, asyncio.Event()
 
     async def late(batch: Batch) -> Encoded:
         encoded = await encode(batch)
@@ -352,7 +353,7 @@ async def test_batches_under_way_when_gzip_is_given_up_have_the_header_of_their_
             await given_up.wait()
         return encoded
 
-    monkeypatch.setattr(exporter._encoder, "encode", late)
+    monkeypatch.setattr(encoder, "encode", late)
     first, second = (Batch(name, LANE, 0, 0, "2026-01-05T10:00:00.000Z", (record(1),)) for name in ("first", "second"))
     sending = asyncio.ensure_future(exporter.send(second))
     assert isinstance(await exporter.send(first), Retry)
@@ -371,6 +372,6 @@ async def test_a_web_page_in_the_upstreams_place_takes_nothing(
     upstream.respond = lambda _: Reply(200, {"Content-Type": media}, b"\n<!doctype html><p>Log in")
     await store.put(LANE, [record(1)])
     async with running_pump(store, exporter, clock, lane=LANE) as pump:
-        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         assert "HTTP 200: the answer is not understood: it is a web page" in (pump.reason or "")
     assert (store.depth(LANE).pending, store.depth(LANE).delivered) == (1, 0)

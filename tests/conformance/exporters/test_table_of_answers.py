@@ -23,7 +23,7 @@ from exporters.pump import Pump
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY
 from tests.support.durable_spool import DurableSpool
-from tests.support.lane_runs import running_pump, skip_pauses_until, until
+from tests.support.lane_runs import is_held_for_good, running_pump, skip_pauses_until, until
 from tests.support.manual_clock import ManualClock
 from tests.support.raw_upstream import RawAnswer, RawUpstream, Request, running_raw_upstream
 from tests.support.spool_rig import assert_balanced
@@ -111,7 +111,7 @@ class Run:
 
     def is_over(self, pump: Pump) -> bool:
         pending = self.store.depth(AI_TELEMETRY).pending
-        return not pump._flights and (not pending or pump._pacing.state == "held" or len(self.seen) >= ENOUGH)
+        return not pump.in_flight and (not pending or is_held_for_good(pump) or len(self.seen) >= ENOUGH)
 
     async def through(self, exporter: Exporter) -> Pump:
         await self.store.put(AI_TELEMETRY, RECORDS)
@@ -250,7 +250,7 @@ async def test_bytes_behind_an_answer_are_not_taken_for_the_next_one(store: Dura
         upstream.is_answered.set()
         await until(lambda: has_more(client))
         await store.put(AI_TELEMETRY, RECORDS[1:])
-        await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
     depth = store.depth(AI_TELEMETRY)
     assert (depth.delivered, depth.pending) == (1, 2)
 

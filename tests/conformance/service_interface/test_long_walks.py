@@ -95,7 +95,7 @@ async def seed(client: Client) -> list[str]:
             )
             put_insight(connection, row)
 
-    await client.service._context.database.write(put)
+    await client.service.database.write(put)
     return [f"seed-{n}" for n in range(ROWS)]
 
 

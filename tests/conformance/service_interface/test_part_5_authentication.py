@@ -198,7 +198,7 @@ async def test_5_7_the_secret_cannot_be_retrieved(client: Client) -> None:
     created = await client.service.keys.create("a key", Fixed(frozenset({"insights:read_insights"})), by=ADMIN)
     secret = created.secret.reveal()
     assert (await client.with_authorization(secret).get(INSIGHTS)).status == 200
-    folder = client.service.keys._database.path.parent  # the files on the disk
+    folder = client.service.database.path.parent  # the files on the disk
     await client.service.keys.flush_last_accessed()
     random_part = secret.split("_")[2].encode()
     files = [path for path in folder.iterdir() if path.is_file()]

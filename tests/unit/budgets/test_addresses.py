@@ -85,7 +85,7 @@ async def test_one_whose_configuration_says_so_is_called_there(rig: Rig, named: 
 
 async def test_a_redirect_to_another_address_is_not_followed(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
     to, from_ = receivers[3], receivers[1]
-    from_._redirect = to.webhook.url.reveal()
+    from_.redirect = to.webhook.url.reveal()
     rig.webhooks[DEFAULT] = from_.webhook
     await rig.start()
     await rig.create()

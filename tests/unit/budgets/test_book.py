@@ -270,7 +270,7 @@ class Receiver:
     def __init__(self, refusals: int = 0, *, poisoned: bool = False, redirect: str | None = None) -> None:
         self._refusals = refusals
         self._poisoned = poisoned
-        self._redirect = redirect
+        self.redirect = redirect
         self.seen: list[tuple[str, bytes]] = []
         self.webhook: Webhook
         self.answers = asyncio.Event()
@@ -283,8 +283,8 @@ class Receiver:
         assert request.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
         self.seen.append((given, body))
         await self.answers.wait()
-        if self._redirect is not None:
-            return web.Response(status=307, headers={"Location": self._redirect})
+        if self.redirect is not None:
+            return web.Response(status=307, headers={"Location": self.redirect})
         is_refused = len(self.seen) <= self._refusals or (self._poisoned and given == self.seen[0][0])
         return web.Response(status=503 if is_refused else 204)
 

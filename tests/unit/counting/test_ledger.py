@@ -191,19 +191,23 @@ def test_looking_for_co_instrumented_spans_among_thousands_of_equal_calls_stays_
     assert_linear(work, 1000)
 
 
+def sources_of(ledger: Ledger) -> int:
+    return len(ledger._sources)
+
+
 def test_settled_chunks_and_silent_sources_are_forgotten() -> None:
     ledger = Ledger(1000)
     count(ledger, 1, call("a"), call("b", scope="x", at=(0, 5000)))
     count(ledger, 2, call("c", service="other"))
     ledger.prune()
-    assert len(ledger._sources) == 2
+    assert sources_of(ledger) == 2
     ledger.settled(1)
     ledger.prune()
-    assert len(ledger._sources) == 1
+    assert sources_of(ledger) == 1
     assert ledger.oldest_ms() == 2
     ledger.settled(2)
     ledger.prune()
-    assert (len(ledger._sources), ledger.oldest_ms(), ledger.sizes()["settling"]) == (0, None, 0)
+    assert (sources_of(ledger), ledger.oldest_ms(), ledger.sizes()["settling"]) == (0, None, 0)
 
 
 def test_chunks_fall_due_in_their_order_and_only_when_they_are_sealed() -> None:

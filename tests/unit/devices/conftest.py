@@ -59,7 +59,7 @@ class Rig:
         return START_MS + int((self.clock.now_s - self.began_s) * 1000)
 
     async def open(self, *, lane: bool = True) -> None:
-        database = await Database.open(self.folder / "control.db")
+        self.database = database = await Database.open(self.folder / "control.db")
         self.store = await DeviceStore.open(
             database,
             gateway_id=GATEWAY_ID,

@@ -39,9 +39,16 @@ class Whole:
     """An intake with its spool and its devices."""
 
     def __init__(
-        self, spool: SqliteSpool, counting: Settler, store: DeviceStore, *, enrolls: bool, clock: Clock
+        self,
+        spool: SqliteSpool,
+        counting: Settler,
+        store: DeviceStore,
+        database: Database,
+        *,
+        enrolls: bool,
+        clock: Clock,
     ) -> None:
-        self.spool, self.counting, self.store = spool, counting, store
+        self.spool, self.counting, self.store, self.database = spool, counting, store, database
         self.clock, self.enrolls = clock, enrolls
         self.open()
 
@@ -86,7 +93,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     store = await DeviceStore.open(
         database, gateway_id=GATEWAY_ID, max_new_per_hour=10, interval_ms=60_000, now_ms=spool.age_ms, wall_ms=clock
     )
-    yield Whole(spool, counting, store, enrolls=request.param, clock=clock)
+    yield Whole(spool, counting, store, database, enrolls=request.param, clock=clock)
     await counting.aggregates.close()
     await store.close()
     await database.close()
@@ -301,7 +308,7 @@ async def test_who_the_spool_names_and_control_db_lacks_is_added(whole: Whole, t
 
 
 async def test_telemetry_is_kept_while_devices_cannot_be_written_down(whole: Whole) -> None:
-    await whole.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    await whole.database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
     await whole.send(resource_spans({"device.id": "d"}))
     assert len(await whole.records()) == 1
 
@@ -311,14 +318,14 @@ async def test_where_telemetry_waits_for_its_device_it_is_refused_while_that_can
 ) -> None:
     whole.open(needs_row=True)
     await whole.send(resource_spans({"device.id": "known"}))
-    await whole.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    await whole.database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
     await whole.send(resource_spans({"device.id": "known"}))
     with pytest.raises(DatabaseUnavailable):
         await whole.send(resource_spans({"device.id": "new"}))
     assert len(await whole.records()) == 2
     edge = whole.spool.edge()
     assert (edge["received"], edge["kept"]) == (2, 2)
-    await whole.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
+    await whole.database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
 
 
 LABELLED = {

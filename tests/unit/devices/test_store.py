@@ -22,14 +22,15 @@ from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of
 async def test_a_burst_of_first_contacts_is_few_commits(rig: Rig) -> None:
     await rig.open(lane=False)
     commits = 0
-    counted = rig.store._commits._committed
+    group = rig.store._commits
+    counted = group._committed
 
     def count(figures: Any) -> None:
         nonlocal commits
         commits += 1
         counted(figures)
 
-    rig.store._commits._committed = count
+    group._committed = count
     await asyncio.gather(*(rig.beat(f"d{n}") for n in range(400)))
     assert commits <= 3
     assert rig.store.figures.enrolments == 400
@@ -150,12 +151,12 @@ async def test_a_change_that_raises_takes_nothing_of_the_others_with_it(rig: Rig
 
 async def test_who_cannot_be_written_down_is_asked_about_again(rig: Rig) -> None:
     await rig.open(lane=False)
-    await rig.store._database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    await rig.database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
     with pytest.raises(DatabaseUnavailable):
         await rig.telemetry("d")
     with pytest.raises(DatabaseUnavailable):
         await rig.beat("d")
-    await rig.store._database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
+    await rig.database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
     await rig.telemetry("d")
     assert list(await rig.states()) == ["d"]
 

@@ -104,14 +104,14 @@ async def test_lanes_of_a_target_that_is_down_wait_together_and_go_on_together(
         for lane in LANES
     ]
     running = [asyncio.create_task(pump.run()) for pump in pumps]
-    await until(lambda: destination.is_down and not any(pump._flights for pump in pumps))
+    await until(lambda: destination.is_down and not any(pump.in_flight for pump in pumps))
     first = target.tries.total()
     assert first <= len(LANES) * limits.in_flight
     for _ in range(3600):  # an hour
         clock.advance(1.0)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert sum(len(pump._flights) for pump in pumps) <= 1, "more than one batch probes"
+        assert sum(pump.in_flight for pump in pumps) <= 1, "more than one batch probes"
     assert {pump.state for pump in pumps} == {"retrying"}
     probes = target.tries.total() - first
     assert 10 <= probes <= 25, "an hour of probes of one target, whatever the number of its lanes"

@@ -194,7 +194,7 @@ def test_when_all_keys_are_refused_the_lane_is_held_and_probing_starts_over() ->
 def test_no_secret_shows_in_the_repr_of_anything() -> None:
     setting = key("a", "hush-hush", SEND)
     ring = Keyring([setting])
-    assert "hush-hush" not in f"{setting!r} {ring!r} {ring.key_for(SEND)!r} {ring._slots!r}"
+    assert "hush-hush" not in f"{setting!r} {ring!r} {ring.key_for(SEND)!r} {vars(ring)!r}"
 
 
 def test_no_secret_shows_in_a_fault_or_its_traceback(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from exporters.pump import WATCHDOG_S, Limits, Pump
 from spool.errors import SpoolError
 from spool.record import Batch
 from spool.store import Refusal
-from tests.support.lane_runs import LANE, running_pump, skip_pauses_until, until
+from tests.support.lane_runs import LANE, is_held_for_good, running_pump, skip_pauses_until, until
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_spool import MemorySpool
 
@@ -149,10 +149,10 @@ async def test_batches_that_fail_together_are_one_failure(store: MemorySpool, cl
     async with running_pump(store, exporter, clock, limits=Limits(max_records=1), chance=lambda: 0.999) as pump:
         await until(lambda: exporter.under_way == 4)
         exporter.gate.set()
-        await until(lambda: not pump._flights)
+        await until(lambda: not pump.in_flight)
         assert pump.state == "retrying"
         assert pump.reason == "down"
-        assert pump._pacing.opens_at_s - clock.now_s < 1.0
+        assert pump.opens_at_s - clock.now_s < 1.0
         await skip_pauses_until(lambda: drained(store), pump, clock)
 
 
@@ -160,7 +160,7 @@ async def test_retry_after_closes_the_whole_lane_for_that_long(store: MemorySpoo
     exporter = Scripted(Retry("HTTP 429", answered=True, after_s=120.0, throttled=True))
     store.add(LANE, records(1))
     async with running_pump(store, exporter, clock) as pump:
-        await until(lambda: pump.state == "retrying" and not pump._flights)
+        await until(lambda: pump.state == "retrying" and not pump.in_flight)
         store.add(LANE, [b"more"])
         clock.advance(119.9)
         for _ in range(100):
@@ -186,7 +186,7 @@ async def test_a_held_lane_keeps_its_data_and_probes_with_one_batch_ever_more_se
     exporter = Scripted(answers=lambda batch: Hold("HTTP 401: the key is refused"))
     store.add(LANE, records(100_000))
     async with running_pump(store, exporter, clock) as pump:
-        await until(lambda: pump.state == "held" and not pump._flights)
+        await until(lambda: pump.state == "held" and not pump.in_flight)
         first_wave = len(exporter.sent)
         exporter.most_under_way = 0
         started_s = clock.now_s
@@ -213,7 +213,7 @@ async def test_a_held_lane_wakes_at_an_operators_word(store: MemorySpool, clock:
     exporter = Scripted(Hold("no key"))
     store.add(LANE, records(3))
     async with running_pump(store, exporter, clock) as pump:
-        await until(lambda: pump.state == "held" and not pump._flights)
+        await until(lambda: pump.state == "held" and not pump.in_flight)
         pump.wake()
         await until(lambda: drained(store))
 
@@ -222,7 +222,7 @@ async def test_a_server_that_is_down_does_not_lift_a_hold(store: MemorySpool, cl
     exporter = Scripted(Hold("HTTP 403"), Retry("HTTP 500", answered=True), Delivered())
     store.add(LANE, records(3))
     async with running_pump(store, exporter, clock) as pump:
-        await skip_pauses_until(lambda: len(exporter.sent) == 2 and not pump._flights, pump, clock)
+        await skip_pauses_until(lambda: len(exporter.sent) == 2 and not pump.in_flight, pump, clock)
         assert pump.state == "held"
         assert pump.reason == "HTTP 403"
         await skip_pauses_until(lambda: drained(store), pump, clock)
@@ -286,12 +286,13 @@ async def test_a_batch_too_large_is_halved_and_the_size_is_remembered_and_grows_
         refused = [batch for batch in exporter.sent if sum(map(len, batch.records)) > limit_bytes]
         assert len(refused) <= 8, "the ceiling keeps later batches below the limit"
         assert store.dead_letters(LANE) == []
-        learnt_bytes = pump._pacing.ceiling_bytes
-        assert 20_000 < learnt_bytes <= limit_bytes * 1.05
+        learnt_bytes = max(size for batch in exporter.sent if (size := sum(map(len, batch.records))) <= limit_bytes)
+        assert learnt_bytes > 20_000
+        sent = len(exporter.sent)
         exporter.answers = lambda batch: Delivered()
         store.add(LANE, records(100_000, 100))
         await until(lambda: drained(store))
-        assert pump._pacing.ceiling_bytes > learnt_bytes * 1.2
+        assert max(sum(map(len, batch.records)) for batch in exporter.sent[sent:]) > learnt_bytes * 1.2
     assert len(exporter.delivered) == 104_000
 
 
@@ -322,7 +323,7 @@ def refuse_in_a_success(batch: Batch) -> Outcome:
 
 
 async def until_braked(pump: Pump, clock: ManualClock) -> None:
-    await skip_pauses_until(lambda: pump.state == "held" and not pump._flights, pump, clock)
+    await skip_pauses_until(lambda: pump.state == "held" and not pump.in_flight, pump, clock)
     assert (pump.reason or "").startswith("the upstream refuses every record: schema")
 
 
@@ -436,7 +437,7 @@ def unclear_of(*bad: int) -> Answers:
 
 
 async def until_held(pump: Pump, clock: ManualClock) -> None:
-    await skip_pauses_until(lambda: pump._pacing.state == "held" and not pump._flights, pump, clock)
+    await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
     assert pump.state == "held"
     assert pump.reason == UNCLEAR.reason
 
@@ -594,7 +595,7 @@ async def test_a_batch_that_alone_meets_errors_is_split_down_to_the_record_which
         if store.depth(LANE).pending < 20:
             store.add(LANE, [f"more-{fed}".encode()])
             fed += 1
-        return len(pump._parked) == 1
+        return pump.holding - pump.in_flight == 1
 
     async with running_pump(store, exporter, clock, limits=Limits(max_records=8, in_flight=2)) as pump:
         await skip_pauses_until(feed_until_alone, pump, clock)
@@ -641,7 +642,7 @@ async def test_a_jump_of_the_wall_clock_moves_nothing(
     exporter = Scripted(Retry("down", answered=False))
     store.add(LANE, records(1))
     async with running_pump(store, exporter, clock, chance=lambda: 0.9) as pump:
-        await until(lambda: pump.state == "retrying" and not pump._flights)
+        await until(lambda: pump.state == "retrying" and not pump.in_flight)
         for years in (10, -10):
             monkeypatch.setattr("time.time", lambda years=years: 1_767_607_200.0 + years * 31_556_952)
             for _ in range(50):
@@ -750,7 +751,7 @@ async def test_a_refused_batch_that_is_kept_is_given_back_at_a_stop(store: Memor
     exporter = Scripted(answers=lambda batch: Refused("schema", "no"))
     store.add(LANE, records(1200))
     async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
-        await skip_pauses_until(lambda: len(pump._probing) >= 3, pump, clock)
+        await skip_pauses_until(lambda: pump.holding - pump.in_flight >= 3, pump, clock)
         assert store.leased(LANE) >= 3
     assert store.leased(LANE) == 0
 

@@ -119,7 +119,7 @@ def sorted_sums(parsed: Parsed) -> Any:
 
 def same(reader: DocumentReader, sent: Payload, context: Any = CONTEXT) -> None:
     """Raises AssertionError where *reader* and the rules differ on *sent*."""
-    rules, unpriced = ParseRules(Prices()), reader._rules.prices.unpriced
+    rules, unpriced = ParseRules(Prices()), reader.rules.prices.unpriced
     unpriced.clear()
     assert sorted_sums(reader.parse(sent, context)) == sorted_sums(parse(sent, context, rules))
     assert unpriced == rules.prices.unpriced
@@ -267,7 +267,7 @@ def test_a_rule_that_reads_more_than_its_leaves_is_left_to_itself() -> None:
     reader = DocumentReader(ParseRules(Prices(), sources={"litellm": source}))
     for _ in range(3):
         found = reader.parse(payload(*[captured()[0]] * 3), CONTEXT)
-        assert found == parse(payload(*[captured()[0]] * 3), CONTEXT, reader._rules)
+        assert found == parse(payload(*[captured()[0]] * 3), CONTEXT, reader.rules)
     assert not reader.learnt
 
 
@@ -281,7 +281,7 @@ def test_changed_prices_are_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None
         "gateway.ingest.parsing.document_reader.document_lesson",
         lambda *arguments: (lessons.append(arguments), document_lesson(*arguments))[1],
     )
-    reader._rules.prices.changes += 1
+    reader.rules.prices.changes += 1
     same(reader, payload(document))
     assert (len(lessons), reader.learnt) == (1, known)
 

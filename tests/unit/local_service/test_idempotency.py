@@ -106,6 +106,6 @@ async def test_an_answer_of_an_earlier_release_is_still_given(client: Client) ->
         connection.execute("UPDATE idempotency SET key_id = ''")
 
     await client.post(SUM, ONE, {"Idempotency-Key": "k1"})
-    await client.service._context.database.write(as_it_was)
+    await client.service.database.write(as_it_was)
     assert (await client.post(SUM, ONE, {"Idempotency-Key": "k1"})).status == 200
     assert await total(client) == "1"

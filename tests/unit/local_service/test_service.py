@@ -140,14 +140,14 @@ def test_a_record_and_its_answer_are_kept_together_or_not_at_all(tmp_path: Path)
                 "sender", "ai-telemetry-ingest:ingest-ai-telemetry"
             )
             path = "/v2/ai-telemetry/records"
-            await service._context.database.write(
+            await service.database.write(
                 lambda connection: connection.execute("ALTER TABLE idempotency RENAME TO gone")
             )
             assert (await client.post(path, ai_envelope(ai_record("a")), {"Idempotency-Key": "k"})).status == 503
-            await service._context.database.write(
+            await service.database.write(
                 lambda connection: connection.execute("ALTER TABLE gone RENAME TO idempotency")
             )
-            await service._context.database.write(
+            await service.database.write(
                 lambda connection: connection.execute(
                     "CREATE TRIGGER full BEFORE INSERT ON idempotency BEGIN SELECT raise(ABORT, 'disk'); END"
                 )

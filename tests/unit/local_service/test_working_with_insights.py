@@ -214,7 +214,7 @@ async def test_a_repeated_idempotency_key_makes_one_insight(client: Client) -> N
 async def test_a_round_keeps_what_a_person_set_and_brings_back_what_was_gone(client: Client, clock: Clock) -> None:
     async def found(*models: str) -> dict[str, str]:
         findings = [Finding("no_price", "", model, model, "pricing", "low") for model in models]
-        database = client.service._context.database
+        database = client.service.database
         await database.write(lambda connection: note_findings(connection, findings, clock()))
         return {item["title"]: item["status"] for item in (await client.get(INSIGHTS)).json["insights"]}
 

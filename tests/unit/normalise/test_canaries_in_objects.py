@@ -39,17 +39,17 @@ WRAPPED: dict[str, Any] = {
 CONVENTIONS: list[Convention] = list(
     dict.fromkeys(
         [
-            *choose._SCOPES.values(),
-            *(named for _, named in choose._SCOPE_PREFIXES),
-            *choose._MARKED,
+            *choose.SCOPES.values(),
+            *(named for _, named in choose.SCOPE_PREFIXES),
+            *choose.MARKED,
             openlit("openlit.instrumentation.openai"),
             *(x for x in vars(event_tables).values() if isinstance(x, Convention)),
         ]
     )
 )
 MORE = {LITELLM: ("llm.anthropic.usage", "llm.None.usage", "llm.openai.usage")}
-SCOPES = {convention: name for name, convention in choose._SCOPES.items()} | {
-    convention: f"{prefix}x" for prefix, convention in choose._SCOPE_PREFIXES
+SCOPES = {convention: name for name, convention in choose.SCOPES.items()} | {
+    convention: f"{prefix}x" for prefix, convention in choose.SCOPE_PREFIXES
 }
 
 

@@ -54,14 +54,14 @@ def test_one_changed_value_makes_another_resource() -> None:
 
 
 def test_more_resources_than_are_remembered_are_all_read_right() -> None:
-    names = [f"service-{number}" for number in range(attribution._MAX_ORIGINS + 10)]
+    names = [f"service-{number}" for number in range(attribution.MAX_ORIGINS + 10)]
     made = [resource_origin(resource_of({"service.name": name}), CONTEXT).attribution["service_name"] for name in names]
     assert made == names
-    assert len(attribution._origins) <= attribution._MAX_ORIGINS
+    assert len(attribution._origins) <= attribution.MAX_ORIGINS
 
 
 def test_a_huge_resource_is_read_but_not_remembered() -> None:
-    huge = RESOURCE | {"process.command_line": "x" * attribution._MAX_RESOURCE_BYTES}
+    huge = RESOURCE | {"process.command_line": "x" * attribution.MAX_RESOURCE_BYTES}
     first, second = (resource_origin(resource_of(huge), CONTEXT) for _ in range(2))
     assert first == second
     assert first is not second

@@ -9,6 +9,7 @@ import pytest
 from exporters.base import Delivered, Retry
 from gateway.observability.telemetry.tracer import MOST_REMEMBERED, MOST_SPANS, Tracer
 from spool.record import Batch
+from tests.support.retained import largest
 
 
 def tracer(ratio: float = 1.0, draws: tuple[float, ...] = (0.5,)) -> Tracer:
@@ -64,7 +65,7 @@ def test_what_is_remembered_is_bounded_and_the_newest_stays() -> None:
     for number in range(MOST_REMEMBERED + 10):
         request(traced, number)
         traced.take()
-    assert len(traced._records) == len(traced._chunks) == MOST_REMEMBERED
+    assert largest(traced) == MOST_REMEMBERED
     traced.sent(batch(0), Delivered(), 0.1)
     assert traced.take() == []
     traced.sent(batch(MOST_REMEMBERED), Delivered(), 0.1)

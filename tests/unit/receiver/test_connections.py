@@ -219,10 +219,11 @@ async def test_a_connection_that_is_gone_waits_for_no_turn(serve: Serve, monkeyp
     writer.write(HEAD)
     await until_true(lambda: bool(listeners and listeners[0]._served), what="its first bytes are worked on")
     writer.write(b"X: more\r\n")
-    await until_true(lambda: len(listeners[0]._further) == 1, what="its further ones wait")
+    further = listeners[0]._further
+    await until_true(lambda: len(further) == 1, what="its further ones wait")
     writer.transport.abort()
-    await until_true(lambda: not listeners[0]._open, what="the connection is gone")
-    assert not listeners[0]._further
+    await until_true(lambda: not len(listeners[0]), what="the connection is gone")
+    assert not further
 
 
 async def test_a_connection_whose_key_was_disabled_is_one_without_a_key_again(

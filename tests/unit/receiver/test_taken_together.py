@@ -142,8 +142,9 @@ class Gateway:
         self.server: Any = make_server(self.receiver)
         self.groups: list[int] = []
         if together:
-            take = self.server._together._taker.take
-            self.server._together._taker.take = lambda requests: (
+            taker = self.server._together._taker
+            take = taker.take
+            taker.take = lambda requests: (
                 self.groups.append(len(requests)),
                 take(requests),
             )
@@ -197,7 +198,7 @@ class Gateway:
             "over_quota": dict(receiver.figures().over_quota),
             "left": {key: [x and x.left for x in pair] for key, pair in receiver.admission.quotas._buckets.items()},
             "held": receiver.budget.used_bytes,
-            "shares": receiver.budget._shares,
+            "shares": receiver.budget.shares,
             "edge": rig.spool.edge(),
             "reasons": rig.spool.counters.reasons if hasattr(rig.spool.counters, "reasons") else None,
             "senders": {
@@ -212,7 +213,7 @@ class Gateway:
                 for sender, x in self.senders.known.items()
             },
             "reader": pipeline.parser.reader.status(),
-            "unpriced": dict(pipeline.parser._rules.prices.unpriced),
+            "unpriced": dict(pipeline.parser.rules.prices.unpriced),
             "requests": self.server.requests_count,
         }
         await rig.settle()
@@ -532,7 +533,7 @@ async def test_a_request_that_is_left_by_its_group_holds_its_bytes_once(tmp_path
         await asyncio.sleep(0)
         budget = gateway.receiver.budget
         assert budget.used_bytes == sum(map(len, bodies))
-        assert [share.requests for share in budget._shares.values()] == [2]
+        assert [share.requests for share in budget.shares.values()] == [2]
         commit.done.set_result(None)
         await sending
         assert budget.used_bytes == 0

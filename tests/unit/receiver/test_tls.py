@@ -287,19 +287,24 @@ def port_of(address: object) -> Callable[[], int]:
     return lambda: address.port
 
 
+def served_tls(gateway: Gateway) -> Any:
+    """What each listener of *gateway* serves TLS with, by the listener's name."""
+    return gateway._build.tls
+
+
 async def taken(gateway: Gateway, how: str) -> None:
     """Let *gateway* see that files have changed."""
     if how == "by reload":
         gateway.reload(gateway.config)
         return
-    for each in gateway._build.tls.values():
+    for each in served_tls(gateway).values():
         await each.run_maintenance()
 
 
 async def test_files_that_do_not_fit_leave_what_is_in_use(tmp_path: Path, authority: Authority, current: Pair) -> None:
     other = authority.signed("another")
     async with running(tmp_path, {"http": current.files}) as gateway:
-        tls, context = gateway._build.tls["http"], trusting(authority)
+        tls, context = served_tls(gateway)["http"], trusting(authority)
         before = await shown_serial(gateway.ports.http, context)
         with capture_logs() as logs:
             copyfile(other.cert, current.cert)  # half of a renewal
@@ -394,7 +399,7 @@ async def test_a_session_does_not_survive_the_removal_of_its_authority(
     async with running(tmp_path, {"http": admitted, "grpc": admitted}) as gateway:
         for listener, address in (("http", gateway.ports.http), ("grpc", gateway.ports.grpc)):
             copyfile(authority.pair.cert, clients)
-            await gateway._build.tls[listener].run_maintenance()
+            await served_tls(gateway)[listener].run_maintenance()
             context = trusting(authority, own)
             context.set_alpn_protocols(["h2"])
             context.minimum_version = context.maximum_version = version
@@ -404,7 +409,7 @@ async def test_a_session_does_not_survive_the_removal_of_its_authority(
                 assert version is ssl.TLSVersion.TLSv1_2, "it resumes by session id"
                 session = None
             copyfile(successor.pair.cert, clients)
-            await gateway._build.tls[listener].run_maintenance()
+            await served_tls(gateway)[listener].run_maintenance()
             for offered in (None, session):
                 with pytest.raises(OSError):  # noqa: PT011 an alert or a reset, by the version
                     await asyncio.to_thread(resumed, address, context, offered)

@@ -138,7 +138,7 @@ async def test_appends_come_between_operations_that_wait_behind(tmp_path: Path) 
     third = asyncio.ensure_future(append(spool, [b"{}"]))
     for name, ends in (("first", first), ("second", second), ("append", third)):
         ends.add_done_callback(held.note(name))
-    while not spool._gathering.waiting.is_set():  # noqa: ASYNC110 until the append is gathered, which has no event
+    while not spool.writer.is_awaited():  # noqa: ASYNC110 until the append is gathered, which has no event
         await asyncio.sleep(0)
     held.may_end.set()
     await asyncio.gather(first, second, third)

@@ -436,7 +436,7 @@ async def test_a_backup_that_was_put_back_wipes_nothing(tmp_path: Path, can_read
     await rig.spool.close()
     for name in ("spool.db", "spool.db-wal"):
         (backup / name).replace(rig.data_dir / name)
-    rig._open()
+    rig.open_spool()
     await rig.keep(metered(2), metered(1, place("new")))
     await rig.ship()
     assert rig.far.at("steady") == 1

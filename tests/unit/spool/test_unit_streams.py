@@ -232,7 +232,7 @@ async def test_a_deletion_from_a_backup_waits_for_an_operator(rig: UnitRig, tmp_
     other = await rig.killed(tmp_path / "restored")
     await other.spool.close()
     settle_restored(other.data_dir, 0)
-    other._open()
+    other.open_spool()
     assert await other.freeze() is None
     depth = other.spool.depth(UNIT_COST)
     assert (depth.pending, depth.dead_lettered) == (0, 2)

@@ -241,7 +241,7 @@ async def test_the_oldest_days_are_folded_when_there_are_too_many_rows(
     monkeypatch.setattr(rollups, "MOST_DAY_ROWS", 150)
     later_ms = NOW_MS + HOUR_MS
     await add(database, now_ms=later_ms)
-    rows = await database.read(lambda c: rollups._rows(c, grains.DAY))
+    rows = await database.read(lambda c: rollups.row_count(c, grains.DAY))
     assert rows <= 150
     assert await queries.over_time(MONTH) == before
     assert ("u0",) in costs(await queries.by("user", within=TODAY))
