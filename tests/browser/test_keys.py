@@ -83,7 +83,7 @@ def test_a_key_with_fixed_scopes_is_edited_disabled_enabled_and_deleted(
     assert "usage events" not in browser.texts("tbody th")
 
 
-def test_faults_stand_beside_their_fields_and_what_was_typed_stays(browser: Browser, gateway: GatewayProcess) -> None:
+def test_faults_are_shown_at_their_fields_and_what_was_typed_stays(browser: Browser, gateway: GatewayProcess) -> None:
     browser.log_in(gateway).scripts(run=False)
     browser.visit("/keys/new").fill("Name", NAME).fill("Labels", "team")
     browser.press("Create the key")

@@ -107,7 +107,7 @@ def test_an_address_that_is_named_wins_but_for_port_0(gateway: GatewayProcess, t
     assert nobody in ask(gateway, "keys", "list", "--config", str(config)).err
 
 
-def test_a_gateway_without_an_admin_listener_is_told_apart(tmp_path: Path) -> None:
+def test_a_gateway_without_an_admin_listener_is_recognised(tmp_path: Path) -> None:
     listen: dict[str, Any] = {"http": "127.0.0.1:0", "grpc": "off", "admin": "off", "service": "127.0.0.1:0"}
     with GatewayProcess(tmp_path, config={"listen": listen}) as gateway:
         assert not (gateway.data_dir / FILE).exists()

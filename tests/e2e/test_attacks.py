@@ -550,7 +550,7 @@ def test_an_address_that_others_reach_is_not_opened_without_an_enabled_key(tmp_p
         GatewayProcess(tmp_path, config={"listen": listen}).start()
 
 
-def test_a_key_that_sent_its_minutes_worth_is_told_when_to_come_again(tmp_path: Path) -> None:
+def test_a_key_that_sent_its_minutes_worth_learns_when_to_come_again(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
 
     async def limited() -> str:

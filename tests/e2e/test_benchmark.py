@@ -32,7 +32,7 @@ def test_every_acknowledged_span_is_delivered_and_the_figures_are_written(tmp_pa
     assert result["peak_rss_mib"] >= result["rss_ready_mib"] > 0
 
 
-def test_grpc_stands_beside_http(tmp_path: Path) -> None:
+def test_grpc_is_measured_with_http(tmp_path: Path) -> None:
     size = ["--spans", "20", "--attributes", "40", "--requests", "100", "--settle", "100ms"]
     http, grpc = ingest(tmp_path, "--grpc", "--no-gzip", *size)["medians"]
     assert (http["encoding"], grpc["encoding"]) == ("protobuf", "grpc")

@@ -226,7 +226,7 @@ def test_a_directory_that_is_not_there_yet_is_not_made(tmp_path: Path) -> None:
     assert not setup.data_dir.exists()
 
 
-def test_beside_a_running_gateway_it_looks_and_disturbs_nothing(tmp_path: Path) -> None:
+def test_while_a_gateway_runs_it_looks_and_disturbs_nothing(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path) as gateway:
         config = tmp_path / "config.yaml"
         ended = run_telemetry_gateway("check", "--config", str(config))

@@ -73,7 +73,7 @@ async def test_a_unix_socket_has_its_rights_whatever_the_umask_is(tmp_path: Path
     ("command", "option"),
     [(("run", "--listen-http"), "listen.http"), (("run", "--listen-grpc"), "listen.grpc"), (("run", "--listen-admin"), "listen.admin"), (("service", "run", "--listen"), "--listen")],
 )  # fmt: skip
-def test_a_port_that_is_taken_is_told_with_its_option_and_the_mend(
+def test_a_port_that_is_taken_is_reported_with_its_option_and_the_remedy(
     tmp_path: Path, command: tuple[str, ...], option: str
 ) -> None:
     others = {f"TELEMETRY_GATEWAY_LISTEN_{name}": "127.0.0.1:0" for name in ("HTTP", "GRPC", "ADMIN", "SERVICE")}

@@ -245,7 +245,7 @@ async def test_an_id_of_any_printable_characters_is_enrolled_and_in_an_operators
     assert (status, "neither . nor .." in str(answer)) == (400, True)
 
 
-async def test_a_device_that_the_service_lost_is_told_by_a_ping_and_enrolled_by_an_operators_word(rig: Rig) -> None:
+async def test_a_device_that_the_service_lost_is_found_by_a_ping_and_enrolled_by_an_operators_word(rig: Rig) -> None:
     await rig.post(heartbeat("d"))
     await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
     assert (await rig.command("enroll", "d"))["epoch"] == 2

@@ -190,7 +190,7 @@ def test_a_port_that_is_taken_and_a_misspelt_variable_are_found(setup: Setup) ->
     ],
     ids=str,
 )
-async def test_what_the_upstream_makes_of_a_key_is_told(
+async def test_what_the_upstream_makes_of_a_key_is_reported(
     setup: Setup, reply: Reply, level: str, remedy: str | None
 ) -> None:
     async with running_upstream() as upstream:
@@ -273,7 +273,7 @@ def with_upstream(setup: Setup, upstream: Upstream) -> Ended:
     return setup.command("doctor", "--json")
 
 
-def test_of_a_running_gateway_it_tells_lanes_and_refusals(tmp_path: Path) -> None:
+def test_of_a_running_gateway_it_reports_lanes_and_refusals(tmp_path: Path) -> None:
     config = {"upstream": {"base_url": f"http://127.0.0.1:{UNUSED_PORT}", "keys": [TELEMETRY]}}
     with GatewayProcess(tmp_path, config=config) as gateway:
         file = str(tmp_path / "config.yaml")

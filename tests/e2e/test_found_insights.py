@@ -161,7 +161,7 @@ async def test_what_ended_while_the_gateway_was_off_is_over(rig: Rig) -> None:
     await eventually(rig.listed_later, [burst], "addressed")
 
 
-async def test_a_lane_that_is_held_is_told_with_its_reason_and_goes_when_it_moves(tmp_path: Path) -> None:
+async def test_a_lane_that_is_held_is_reported_with_its_reason_and_goes_when_it_moves(tmp_path: Path) -> None:
     async with running_upstream() as upstream:
         upstream.respond = refuse_key
         rig = Rig(tmp_path, upstream)
@@ -194,7 +194,7 @@ def accept(seen: Seen) -> Reply:
     return Reply(202)
 
 
-async def test_records_that_are_refused_are_told_by_their_reason_until_they_are_gone(tmp_path: Path) -> None:
+async def test_records_that_are_refused_are_reported_by_their_reason_until_they_are_gone(tmp_path: Path) -> None:
     service = RefusingService(lambda record: "bad_model")
     async with running_upstream() as upstream:
         upstream.respond = service.respond
@@ -215,7 +215,7 @@ async def test_records_that_are_refused_are_told_by_their_reason_until_they_are_
             await rig.gateway.stop()
 
 
-async def test_what_was_mended_while_the_gateway_was_off_is_over_once_it_can_tell(tmp_path: Path) -> None:
+async def test_what_was_corrected_while_the_gateway_was_off_is_over_once_it_can_know(tmp_path: Path) -> None:
     service = RefusingService(lambda record: "bad_model")
     async with running_upstream() as upstream:
         upstream.respond = service.respond
@@ -247,7 +247,7 @@ async def test_what_was_mended_while_the_gateway_was_off_is_over_once_it_can_tel
             await rig.gateway.stop()
 
 
-async def test_a_device_that_fell_silent_is_told_until_it_speaks_again(rig: Rig) -> None:
+async def test_a_device_that_fell_silent_is_reported_until_it_speaks_again(rig: Rig) -> None:
     async def speak() -> None:
         body = {"instance_id": "i-1", "sequence": rig.clock.now_ms, "status": "healthy"}
         url = f"http://{rig.gateway.ports.http}/v1/devices/laptop-1/heartbeat"

@@ -102,7 +102,7 @@ def test_a_key_made_before_the_first_start_is_asked_for_from_then_on(stopped: Ga
     assert keys(stopped, "list", "--json").json["pagination"]["total_count"] == 1
 
 
-def test_the_commands_give_the_same_beside_a_running_gateway_and_on_its_files(gateway: GatewayProcess) -> None:
+def test_the_commands_give_the_same_while_a_gateway_runs_and_on_its_files(gateway: GatewayProcess) -> None:
     def life() -> list[Any]:
         name = "a life"
         secret = made(gateway, name, "--scope", "Billing:read_costs", "--label", "team=a", "--bytes-per-minute", "1MiB")
@@ -324,7 +324,7 @@ def test_a_listener_that_others_reach_starts_only_once_there_is_a_key(tmp_path: 
         gateway.kill()
 
 
-def test_a_directory_without_keys_is_told_and_left_alone(stopped: GatewayProcess) -> None:
+def test_a_directory_without_keys_is_reported_and_left_alone(stopped: GatewayProcess) -> None:
     for command in (["list"], ["show", "x"], ["delete", "x", "--confirm", "x"], ["disable", "x"]):
         ended = keys(stopped, *command)
         assert ended.code == 1

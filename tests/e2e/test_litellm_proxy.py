@@ -119,7 +119,7 @@ def wait_until_received(gateway: GatewayProcess, items: int) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_each_call_counts_once_however_it_is_told(tmp_path: Path, provider_url: str, name: str) -> None:
+def test_each_call_counts_once_however_it_is_reported(tmp_path: Path, provider_url: str, name: str) -> None:
     way = WAYS[name]
     port = free_port()
     source = f"http://127.0.0.1:{port}/v1/sources/litellm"

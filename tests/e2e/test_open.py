@@ -34,7 +34,7 @@ def test_a_link_for_a_viewer_opens_a_page_without_buttons(tmp_path: Path) -> Non
         assert gateway.stop() == 0
 
 
-def test_without_a_gateway_it_tells_how_to_start_one(tmp_path: Path) -> None:
+def test_without_a_gateway_it_says_how_to_start_one(tmp_path: Path) -> None:
     ended = run_telemetry_gateway("open", "--print", "--data-dir", str(tmp_path / "data"))
     assert ended.code == 1
     assert "start it with `telemetry-gateway run`" in ended.err

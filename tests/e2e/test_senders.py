@@ -119,7 +119,7 @@ def test_doctor_names_who_leaves_usage_out_with_the_remedy(gateway: GatewayProce
     assert "stream_options.include_usage" in found[0]["remedy"]
 
 
-async def test_a_key_is_named_and_a_request_without_one_stands_apart(tmp_path: Path) -> None:
+async def test_a_key_is_named_and_a_request_without_one_is_listed_separately(tmp_path: Path) -> None:
     async with running_gateway(tmp_path) as running, httpx.AsyncClient() as client:
         created = await running.keys.create("team-search", Fixed(frozenset({INGEST_SCOPE})), by="a@example.com")
         url = f"http://{running.ports.http}/v1/traces"

@@ -69,7 +69,7 @@ def test_what_a_gateway_pushes_arrives_once_however_often_it_is_pushed(gateway: 
     assert gateway.summary("team")["summary"][0]["team"] == "team-alpha"
 
 
-def test_another_products_payload_is_told_to_be_none_of_this_source(gateway: GatewayProcess) -> None:
+def test_another_products_payload_is_said_to_be_none_of_this_source(gateway: GatewayProcess) -> None:
     url = f"{gateway.intake_url}/v1/sources/kong"
     status, answer = send(url, b'{"call_type": "acompletion", "model": "gpt-5-mini"}')
     assert (status, answer["accepted"], answer["ignored"]) == (200, 1, 1)

@@ -79,7 +79,7 @@ async def test_a_start_with_a_wrong_clock_expires_nothing_and_neither_does_the_n
 
 
 @wrong
-async def test_after_a_kill_the_last_acceptance_tells_the_time(tmp_path: Path, clock: Clock, wrong_ms: int) -> None:
+async def test_after_a_kill_the_last_acceptance_has_the_time(tmp_path: Path, clock: Clock, wrong_ms: int) -> None:
     """Nothing was noted since the start: the times of the records are what is left of it."""
     spool = open_spool(tmp_path / "a", clock, settings=WEEK)
     await append(spool, [b"1"])
@@ -166,7 +166,7 @@ async def test_aggregates_wait_their_time_and_know_what_was_counted(
     await rig.close()
 
 
-async def test_a_list_is_told_whole_when_the_clock_jumps_between_its_pages(tmp_path: Path, clock: Clock) -> None:
+async def test_a_list_is_whole_when_the_clock_jumps_between_its_pages(tmp_path: Path, clock: Clock) -> None:
     database = await Database.open(tmp_path / "control.db")
     store = await InsightStore.open(database, now_ms=clock)
 
@@ -225,7 +225,7 @@ async def gateway_on(data_dir: Path, wall: Wall, *, upstream: str) -> Gateway:
 
 
 @wrong
-async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_tells_true_ages(
+async def test_the_whole_gateway_starts_and_runs_on_a_wrong_clock_and_reports_true_ages(
     tmp_path: Path, wall: Wall, wrong_ms: int
 ) -> None:
     template = Template(Shape(spans=4))

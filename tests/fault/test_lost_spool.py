@@ -162,7 +162,7 @@ def test_a_spool_that_was_lost_with_both_summaries_is_a_finding(gateway: Gateway
     assert_acknowledged_by_an_operator_only(gateway)
 
 
-def test_both_summaries_gone_beside_a_whole_spool_are_a_finding(gateway: GatewayProcess, sender: Sender) -> None:
+def test_both_summaries_gone_from_a_whole_spool_are_a_finding(gateway: GatewayProcess, sender: Sender) -> None:
     sender.send()
     gateway.kill()
     gateway.start()

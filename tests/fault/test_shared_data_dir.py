@@ -53,7 +53,7 @@ def test_a_second_gateway_is_kept_out_though_the_lock_file_was_deleted(gateway: 
     assert broken_identities(gateway.status()) == []
 
 
-def test_a_gateway_makes_its_deleted_lock_file_anew_and_says_so(gateway: GatewayProcess) -> None:
+def test_a_gateway_makes_its_deleted_lock_file_again_and_says_so(gateway: GatewayProcess) -> None:
     lock = gateway.data_dir / "lock"
     lock.unlink()
     gateway.process.wait_until(

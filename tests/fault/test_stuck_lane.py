@@ -55,7 +55,7 @@ def restarts(gateway: Gateway) -> int:
     return gateway.status()["lanes"][AI_TELEMETRY]["restarts"]
 
 
-def test_c18_whatever_stands_still_is_found_in_less_than_five_seconds() -> None:
+def test_c18_what_is_stuck_is_found_in_less_than_five_seconds() -> None:
     assert WATCHDOG_S < RECOVERS_S, "a lane that no one wakes looks at its spool so often"
     assert STILL_S + 2 * WATCH_S < RECOVERS_S, "a pump that does not move is replaced after that"
 
@@ -81,7 +81,7 @@ async def test_c18_a_lost_wake_up_costs_a_look_at_the_spool_and_no_restart(
     assert restarts(gateway) == 0
 
 
-async def test_c18_a_pump_that_stands_still_is_replaced_and_counted(
+async def test_c18_a_pump_that_is_stuck_is_replaced_and_counted(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = asyncio.Event()

@@ -65,7 +65,7 @@ def found(history: History) -> list[Finding]:
 
 
 @given(HISTORIES, st.randoms(use_true_random=False))
-def test_the_order_in_which_it_is_told_does_not_matter(history: History, chance: random.Random) -> None:
+def test_the_order_in_which_it_is_reported_does_not_matter(history: History, chance: random.Random) -> None:
     usage, models = list(history.usage), list(history.models)
     chance.shuffle(usage)
     chance.shuffle(models)
@@ -73,7 +73,7 @@ def test_the_order_in_which_it_is_told_does_not_matter(history: History, chance:
 
 
 @given(HISTORIES)
-def test_one_cause_is_found_once_and_told_in_one_printed_line(history: History) -> None:
+def test_one_cause_is_found_once_and_reported_in_one_printed_line(history: History) -> None:
     findings = found(history)
     assert [n for n in Counter(x.insight_id for x in findings).values() if n > 1] == []
     for finding in findings:
@@ -89,7 +89,7 @@ def test_nothing_is_found_without_usage_but_models(history: History) -> None:
 
 
 @given(HISTORIES)
-def test_sums_that_are_told_in_two_pieces_are_the_same(history: History) -> None:
+def test_sums_that_are_reported_in_two_pieces_are_the_same(history: History) -> None:
     counts = Usage._fields[7:]
     halves = []
     for usage in history.usage:

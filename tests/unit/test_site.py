@@ -119,7 +119,7 @@ def test_every_command_with_its_options_exists(snippet: Snippet) -> None:
 RUN = [each for each in SHELL if "run" in each.marks.split()]
 
 
-def test_snippets_that_are_marked_run_as_they_stand(tmp_path: Path) -> None:
+def test_snippets_that_are_marked_run_as_they_are(tmp_path: Path) -> None:
     """In order, page by page, against one gateway on the ports that they name."""
     assert {each.page for each in RUN} == {"docs/start/platform.md", "docs/start/finops.md", "docs/start/developers.md"}
     from tests.support.gateway_process import GatewayProcess  # noqa: PLC0415 only this test needs it

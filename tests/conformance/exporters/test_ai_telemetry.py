@@ -136,7 +136,7 @@ async def test_two_keys_on_one_lane_rotate_with_no_gap(
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
-async def test_an_event_keeps_its_key_after_silence_where_nothing_else_tells_it_is_a_repeat(
+async def test_an_event_keeps_its_key_after_silence_where_nothing_else_shows_it_is_a_repeat(
     store: SpoolUnderTest,
     client: CostServiceClient,
     upstream: Upstream,

@@ -125,7 +125,7 @@ async def test_a_proxy_from_the_settings_is_used_and_none_from_the_environment(
         (Reply(reset="before_reading"), "unreachable"),
     ],
 )
-async def test_the_liveness_look_tells_and_is_never_fatal(
+async def test_the_liveness_look_reports_and_is_never_fatal(
     client: CostServiceClient, upstream: Upstream, reply: Reply, wanted: str
 ) -> None:
     upstream.respond = lambda seen: Reply(503)

@@ -242,7 +242,7 @@ async def test_a_try_that_never_got_to_the_target_leaves_no_doubt(
     summing.lane.forget_leases(UNIT_COST)
 
 
-async def test_what_the_upstream_tells_in_its_own_way_is_found_at_its_place(
+async def test_what_the_upstream_says_in_its_own_way_is_found_at_its_place(
     rig: UnitRig,
     client: CostServiceClient,
     upstream: Upstream,

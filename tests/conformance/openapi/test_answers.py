@@ -187,7 +187,7 @@ def test_a_body_that_is_too_large_is_refused_as_described(gateway: GatewayPorts)
         assert gateway.senders.ask("POST", path, bomb, {"Content-Encoding": "gzip"}).status_code == 413
 
 
-def test_a_key_over_its_quota_is_told_as_described(gateway: GatewayPorts) -> None:
+def test_a_key_over_its_quota_is_answered_as_described(gateway: GatewayPorts) -> None:
     limited = {"name": "limited", "managed": ["send-ai-telemetry"], "limits": {"requests_per_minute": 1}}
     secret = gateway.admin.ask("POST", "/v2/keys", limited).json()["secret"]
     senders = gateway.senders._replace(headers={"Authorization": secret})

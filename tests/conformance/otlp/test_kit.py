@@ -73,7 +73,7 @@ async def command(*arguments: str) -> tuple[int, str]:
     return process.returncode, printed.decode()
 
 
-async def test_the_command_ends_with_1_and_its_results_stand_beside_others(tmp_path: Path) -> None:
+async def test_the_command_ends_with_1_and_its_results_are_shown_with_others(tmp_path: Path) -> None:
     kept = tmp_path / "no.json"
     async with wrong_http(NO) as url:
         code, table = await command("--http", url, "--save", str(kept))

@@ -49,7 +49,7 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             f"{_RESOURCES}.test_2_1_a_name_is_required_and_has_three_characters_at_least",
             f"{_RESOURCES}.test_2_1_a_name_is_unique_also_after_an_edit",
         ],
-        "| Description |": [f"{_RESOURCES}.test_2_1_name_description_and_scopes_are_editable_and_tell_who_and_when"],
+        "| Description |": [f"{_RESOURCES}.test_2_1_name_description_and_scopes_are_editable_and_state_who_and_when"],
         "| Scopes |": [f"{_RESOURCES}.test_2_1_a_key_uses_fixed_or_managed_scopes_and_at_least_one"],
         "| Status |": [f"{_STATES}.test_3_1_a_key_is_enabled_when_made"],
         "| Created By |": [
@@ -154,7 +154,7 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "## 5. Authentication": {
         "1. Every request": [
             f"{_AUTH}.test_5_1_the_key_is_the_entire_header_value",
-            f"{_AUTH}.test_5_1_anything_beside_the_key_is_refused",
+            f"{_AUTH}.test_5_1_anything_but_the_key_is_refused",
         ],
         "2. An organization": [f"{_AUTH}.test_5_2_an_organization_holds_several_keys_each_with_its_own_scopes"],
         "3. Only users": [

@@ -34,7 +34,9 @@ async def test_2_1_a_name_is_unique_also_after_an_edit(client: Client) -> None:
         await keys.edit("two key", by=ADMIN, new_name="one key")
 
 
-async def test_2_1_name_description_and_scopes_are_editable_and_tell_who_and_when(client: Client, clock: Clock) -> None:
+async def test_2_1_name_description_and_scopes_are_editable_and_state_who_and_when(
+    client: Client, clock: Clock
+) -> None:
     keys = client.service.keys
     made = (await keys.create("a key", ONE_SCOPE, by=ADMIN)).key
     assert (made.description, made.created_by, made.updated_by, made.status) == ("", ADMIN, ADMIN, "Enabled")

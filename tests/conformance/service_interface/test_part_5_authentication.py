@@ -62,7 +62,7 @@ async def test_5_1_the_key_is_the_entire_header_value(client: Client) -> None:
         "{}, {}", '"{}"', "<{}>", "x{}", "{}x", "{};", "", " ", "\t", "Bearer", "Bearer ", "null", "é{}",
     ],
 )  # fmt: skip
-async def test_5_1_anything_beside_the_key_is_refused(client: Client, value: str) -> None:
+async def test_5_1_anything_but_the_key_is_refused(client: Client, value: str) -> None:
     assert await status_of(client, "Authorization: " + value.replace("{}", client.authorization)) == 401
 
 

@@ -43,7 +43,7 @@ def test_5_6_a_scope_is_marked_where_it_is_offered_if_it_opens_nothing_at_the_ga
     assert not any(scope.use_case for scope in CATALOGUE if scope.opens_nothing), "every use case opens something"
 
 
-def test_5_6_every_route_of_the_local_service_stands_in_the_row_of_its_scope_and_no_other() -> None:
+def test_5_6_every_route_of_the_local_service_is_in_the_row_of_its_scope_and_no_other() -> None:
     assert {scope: there for scope, (_, there) in rows().items() if there} == {
         scope: {f"{route.method} {route.path}" for route in ROUTES if route.scope == scope}
         for scope in {route.scope for route in ROUTES}
@@ -51,7 +51,7 @@ def test_5_6_every_route_of_the_local_service_stands_in_the_row_of_its_scope_and
 
 
 @pytest.mark.parametrize("of", ["senders", "admin"])
-def test_5_6_every_route_of_the_gateway_stands_in_the_row_of_its_scope(of: str) -> None:
+def test_5_6_every_route_of_the_gateway_is_in_the_row_of_its_scope(of: str) -> None:
     intake = RecordingIntake()
     routes = [*otlp_routes(intake), *telemetry_routes(intake), *forwarded_routes(intake)]
     guarded = {

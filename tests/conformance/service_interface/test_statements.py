@@ -45,7 +45,7 @@ def test_every_test_that_is_named_is_there() -> None:
         assert callable(getattr(import_module(module), name, None)), test
 
 
-def test_what_is_a_name_stands_in_the_page() -> None:
+def test_what_is_a_name_is_in_the_page() -> None:
     names = PAGE.read_text().partition("## What else is a name")[2]
     for heading, known in STATEMENTS.items():
         part = heading.split(" ")[1].rstrip(".")

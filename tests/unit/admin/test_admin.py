@@ -283,7 +283,7 @@ async def test_a_session_writes_only_from_a_page_of_this_listener(start: Start, 
     assert await status_of(client, admin.url + "/") == 401
 
 
-async def test_whoever_has_the_token_can_ask_for_a_link(start: Start, client: aiohttp.ClientSession) -> None:
+async def test_everyone_with_the_token_can_ask_for_a_link(start: Start, client: aiohttp.ClientSession) -> None:
     admin = await start()
     async with client.post(admin.url + "/v2/login-links", headers=BEARER) as response:
         path = (await response.json())["path"]
@@ -298,7 +298,7 @@ async def test_a_link_is_of_a_role_that_exists(start: Start, client: aiohttp.Cli
         assert "role: one of operator, viewer is needed" in await response.text()
 
 
-async def test_errors_of_the_listener_are_json_and_tell_no_cause(start: Start, client: aiohttp.ClientSession) -> None:
+async def test_errors_of_the_listener_are_json_and_name_no_cause(start: Start, client: aiohttp.ClientSession) -> None:
     admin = await start()
     async with client.post(admin.url + "/healthz") as response:
         assert response.status == 405

@@ -233,7 +233,7 @@ async def test_only_who_has_the_token_or_a_session_of_this_very_page_may_ask(rig
     assert (await rig.ask("POST", "/v2/dead-letters/drop", headers=own, json={"all": True}))["dropped"] == 1
 
 
-async def test_the_page_and_the_metrics_tell_them_by_lane_and_reason(rig: Rig) -> None:
+async def test_the_page_and_the_metrics_show_them_by_lane_and_reason(rig: Rig) -> None:
     await rig.refuse("a", "b", code="<b>bad</b>")
     await rig.refuse("c", lane=USAGE_EVENTS)
     await rig.spool.operator().replay_dead_letters(Chosen(lanes=(USAGE_EVENTS,)))

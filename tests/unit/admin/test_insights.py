@@ -113,7 +113,7 @@ async def test_what_was_made_is_read_listed_changed_commented_and_deleted(rig: R
     await rig.ask("GET", f"{path}/comments", expected=404)
 
 
-async def test_what_cannot_be_granted_is_told_by_field_as_the_service_tells_it(rig: Rig) -> None:
+async def test_what_cannot_be_granted_is_reported_by_field_as_the_service_reports_it(rig: Rig) -> None:
     await rig.store.note([FOUND])
     path = f"{INSIGHTS}/{FOUND.insight_id}"
     for method, where, body, expected, kind, message in (

@@ -54,7 +54,7 @@ def test_every_operation_has_a_summary_a_known_tag_and_an_id_of_its_own(document
     assert len(set(ids)) == len(ids)
 
 
-def test_no_parameter_of_a_list_has_a_default_that_a_client_would_send_beside_a_cursor(document: Json) -> None:
+def test_no_parameter_of_a_list_has_a_default_that_a_client_would_send_with_a_cursor(document: Json) -> None:
     lists = [
         operation for _, _, operation in operations(document) if {"$ref": CURSOR} in operation.get("parameters", [])
     ]
@@ -83,7 +83,7 @@ def test_no_document_holds_anything_like_a_secret(made: Callable[[], bytes]) -> 
     assert str(Path(__file__).parents[3]) not in text
 
 
-def test_a_name_that_stands_in_two_files_is_refused() -> None:
+def test_a_name_that_is_in_two_files_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         merged([{"paths": {"/a": {"get": {"summary": "one"}}}}, {"paths": {"/a": {"get": {"summary": "two"}}}}])
 
@@ -183,7 +183,7 @@ def test_the_scopes_that_open_the_admin_port_to_keys_are_those_of_the_code() -> 
     assert said == {**scopes_of(OPERATIONS), ("POST", "/mcp"): MCP_SCOPE}
 
 
-def test_every_scope_is_of_the_catalogue_and_stands_in_the_security_too(document: Json) -> None:
+def test_every_scope_is_of_the_catalogue_and_is_in_the_security_too(document: Json) -> None:
     known = {scope.name for scope in CATALOGUE}
     for _, _, operation in operations(document):
         required = {scope for way in operation["security"] for scopes in way.values() for scope in scopes}

@@ -209,7 +209,7 @@ async def test_a_late_record_crosses_the_threshold_of_its_own_period(rig: Rig) -
     assert (alert["spent"], (await rig.state(core))["spent"]) == ("7", "0")
 
 
-async def test_a_change_raises_an_alert_anew_only_where_it_uncrossed_the_threshold(rig: Rig) -> None:
+async def test_a_change_raises_an_alert_again_only_where_it_uncrossed_the_threshold(rig: Rig) -> None:
     core = await rig.create()
     await rig.spend("5")
     await rig.ask("PATCH", f"/{core}", {"name": "renamed", "thresholds": [{"of": "actual", "percent": 90}]})

@@ -74,7 +74,7 @@ def test_periods_that_ended_lately_are_watched_unless_they_ended_before_the_budg
     assert [day_text(span.first_day) for span in spans_watched(made_now, now_ms)] == ["2026-01-10"]
 
 
-def test_currencies_are_never_added_and_unknown_costs_stand_beside() -> None:
+def test_currencies_are_never_added_and_unknown_costs_are_separate() -> None:
     span = span_of("month", day("2026-01-10"))
     days = [(day("2025-12-31"), sums("50")), (day("2026-01-01"), sums("1.000000000000000001", "7")),
             (day("2026-01-31"), sums("2", calls=5, without=3)), (day("2026-02-01"), sums("9"))]  # fmt: skip

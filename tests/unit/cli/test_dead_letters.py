@@ -16,7 +16,7 @@ from spool.store import Refusal
 from tests.support.spool_rig import append, frozen, open_spool
 
 
-async def test_more_than_a_page_is_asked_for_page_by_page_and_told_as_one(tmp_path: Path) -> None:
+async def test_more_than_a_page_is_asked_for_page_by_page_and_shown_as_one(tmp_path: Path) -> None:
     spool = open_spool(tmp_path)
     names = [f"r{n}" for n in range(1, 1206)]
     await append(spool, [orjson.dumps({"record_id": name}) for name in names])
@@ -32,7 +32,7 @@ async def test_more_than_a_page_is_asked_for_page_by_page_and_told_as_one(tmp_pa
         assert (counts["item_count"], counts["total_count"], counts["page_count"]) == (shown, len(names), pages)
 
 
-async def test_ids_that_do_not_exist_are_told_and_when_none_does_the_command_fails(
+async def test_ids_that_do_not_exist_are_reported_and_when_none_does_the_command_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spool = open_spool(tmp_path)
@@ -73,7 +73,7 @@ async def test_a_lane_that_does_not_exist_is_refused_and_one_whose_letters_are_l
         (2, "all is well: 2 records in 1 chunk hold together", "2 dead letters are dropped for good"),
     ],
 )
-async def test_one_is_told_as_one_and_two_as_two(
+async def test_one_is_reported_as_one_and_two_as_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], letters: int, verified: str, dropped: str
 ) -> None:
     spool = open_spool(tmp_path)
@@ -91,7 +91,7 @@ async def test_one_is_told_as_one_and_two_as_two(
     assert capsys.readouterr().out.startswith(dropped)
 
 
-def test_one_fault_of_a_configuration_is_told_as_one(tmp_path: Path) -> None:
+def test_one_fault_of_a_configuration_is_reported_as_one(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("spool: {nothing: 1}\n")
     with pytest.raises(Faulty, match="has 1 fault\n"):

@@ -42,7 +42,7 @@ def test_otlp_below_a_source_is_otlp() -> None:
     assert (ran.exit_code, ran.stderr) == (0, "received 1, kept 1\n")
 
 
-def test_a_path_that_nothing_reads_is_told_what_is_known() -> None:
+def test_the_error_of_a_path_that_nothing_reads_names_those_that_are_known() -> None:
     unknown = run("/v1/other", b"{}")
     assert unknown.exit_code == 2
     assert unknown.stderr.endswith(

@@ -28,7 +28,7 @@ def test_what_is_of_unknown_size_states_what_is_done() -> None:
     assert progress.line_of("Copying", 3 << 20, None) == "Copying: 3 MiB"
 
 
-def test_what_is_done_is_measured_beside_the_work() -> None:
+def test_what_is_done_is_measured_during_the_work() -> None:
     sizes, seen = iter([5, 5, 12]), []
     looked = progress.threading.Event()
 

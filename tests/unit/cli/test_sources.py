@@ -18,7 +18,7 @@ def test_the_address_is_that_of_the_list_as_well() -> None:
     assert {x["url"].partition("/v1/")[0] for x in json.loads(output("--json"))} == {ADDRESS}
 
 
-def test_one_source_is_told_with_the_address_in_what_to_paste() -> None:
+def test_one_source_is_reported_with_the_address_in_what_to_paste() -> None:
     assert f"http_endpoint: {ADDRESS}/v1/sources/kong" in output("kong")
 
 

@@ -59,7 +59,7 @@ def test_what_is_unknown_is_no_zero() -> None:
     assert "today: unknown" in shown(Seen("x"))
 
 
-def test_the_slowest_calls_and_the_busiest_senders_stand_first() -> None:
+def test_the_slowest_calls_and_the_busiest_senders_are_listed_first() -> None:
     seen = crowded()
     for _ in range(3):
         line = {"service": "busy", "key": None, "status": "ok", "provider": "openai", "model": "gpt-4o"}

@@ -228,7 +228,7 @@ def test_a_bare_off_in_yaml_switches_a_listener_off(tmp_path: Path) -> None:
     assert config.devices.enroll == "off"
 
 
-def test_all_faults_are_told_at_once_with_option_and_line(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once_with_option_and_line(tmp_path: Path) -> None:
     text = """auth: maybe
 listen:
   http: nowhere
@@ -285,7 +285,7 @@ def test_an_option_given_twice_is_a_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"), [("a: [", 1), ("a: b: c", 1), ("- x\n", 1), ("just text", 1), ("auth: 'x\n", 1)]
 )
-def test_what_is_no_mapping_is_told_with_its_line(tmp_path: Path, text: str, line: int) -> None:
+def test_what_is_no_mapping_is_reported_with_its_line(tmp_path: Path, text: str, line: int) -> None:
     (told,) = faults(tmp_path, text)
     assert told.startswith(f"line {line}: ")
 
@@ -346,7 +346,7 @@ def test_a_literal_secret_shows_in_no_repr_dump_or_fault(tmp_path: Path) -> None
     assert "very-secret-value" not in "".join(told)
 
 
-def test_a_secret_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+def test_a_secret_file_is_found_next_to_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "control.key").write_text("abc\n")
     config = load(tmp_path, UPSTREAM.replace("${env:KEY}", "${file:./control.key}"))
     assert config.upstream is not None
@@ -377,7 +377,7 @@ def test_paths_in_the_file_start_at_its_folder_and_those_of_flags_do_not(tmp_pat
     assert load(tmp_path, text, data_dir="elsewhere").data_dir == Path("elsewhere")
 
 
-def test_a_price_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+def test_a_price_file_is_found_next_to_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text("aliases: {ours: openai/gpt-4o}")
     assert load(tmp_path, "pricing: {file: prices.yaml}").pricing.file == tmp_path / "prices.yaml"
 
@@ -420,7 +420,7 @@ def test_a_secret_for_a_source_that_does_not_sign_is_a_fault(tmp_path: Path) -> 
         ("http: {base_path: otlp}", "line 1: http.base_path: must match the pattern ^(/[A-Za-z0-9._~-]+)*/?$"),
     ],
 )
-def test_faults_are_told_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:
+def test_faults_are_reported_in_words_of_the_file(tmp_path: Path, text: str, told: str) -> None:
     assert faults(tmp_path, text) == [told]
 
 
@@ -489,7 +489,7 @@ def test_check_says_off_of_the_service_that_an_upstream_takes_the_place_of(
 
 
 @pytest.mark.parametrize("own_id", ["..", ".", " a", "a "])
-def test_an_own_id_that_is_none_is_told_all_that_one_must_be(tmp_path: Path, own_id: str) -> None:
+def test_the_fault_of_an_own_id_that_is_none_states_all_that_one_must_be(tmp_path: Path, own_id: str) -> None:
     (fault,) = faults(tmp_path, f"devices: {{own_id: '{own_id}'}}")
     assert "without white space at its ends, and neither . nor .." in fault
 

@@ -35,7 +35,7 @@ def test_equal_calls_are_paired_in_order_when_half_of_earlier_pairs_is_forgotten
     assert all(other in index.near(Y, ref) for ref, other in zip(second, first, strict=True))
 
 
-def test_what_is_forgotten_of_all_scopes_begins_anew() -> None:
+def test_what_is_forgotten_of_all_scopes_begins_again() -> None:
     index = CoInstrumentedIndex()
     reported(index, 1, X)
     reported(index, 2, Y)

@@ -41,7 +41,7 @@ def test_a_model_that_calls_and_metrics_name_differently_is_not_lost(calls: int)
     assert totals({"named-so": calls}, {"named-otherwise": 500}).gaps() == []
 
 
-def test_models_without_metrics_that_tell_too_little_do_not_explain_a_loss() -> None:
+def test_models_without_metrics_that_state_too_little_do_not_explain_a_loss() -> None:
     assert totals({"small": 100}, {"lost": 500}).gaps() == [gap("lost", 0, 500)]
 
 
@@ -51,7 +51,7 @@ def test_another_source_explains_nothing() -> None:
     assert made.gaps() == [gap("lost", 0, 500)]
 
 
-def test_calls_that_tell_no_tokens_are_calls_and_no_model_is_no_name() -> None:
+def test_calls_that_state_no_tokens_are_calls_and_no_model_is_no_name() -> None:
     assert totals({"a": 10, "silent": 0}, {"a": 10, "silent": 500, "": 500}).gaps() == []
 
 

@@ -137,7 +137,7 @@ async def test_a_report_of_a_large_cluster_that_comes_late_is_no_second_call(rig
     assert all("conflict" in record["flags"] for record in records)
 
 
-async def test_a_call_below_a_call_of_a_large_cluster_is_not_billed_beside_it(rig: Rig) -> None:
+async def test_a_call_below_a_call_of_a_large_cluster_is_not_billed_as_well(rig: Rig) -> None:
     calls = [call(f"s{i}", trace=f"t{i}", response="r", tokens=(i + 1, 5)) for i in range(BASE)]
     await rig.send(*calls[:-1])
     await rig.send(calls[-1])

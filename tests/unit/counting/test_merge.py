@@ -72,7 +72,7 @@ def test_tokens_are_some_reports_own_and_parts_never_pass_their_whole(found: lis
 
 
 @given(st.lists(reports(), min_size=1, max_size=4))
-def test_a_cache_hit_makes_the_call_unbilled_whoever_says_so(found: list[Record]) -> None:
+def test_a_cache_hit_makes_the_call_unbilled_no_matter_who_says_so(found: list[Record]) -> None:
     assert merge(found, "id")["billed"] == all(report["billed"] for report in found)
 
 

@@ -66,7 +66,7 @@ class TestOrder:
         assert order.counted(1, 0, place=6) == 2, "another place's reports say nothing about this one"
         assert order.counted(1, 8, place=5) == 2
 
-    def test_when_the_way_that_counts_falls_silent_the_others_are_weighed_anew(self) -> None:
+    def test_when_the_way_that_counts_falls_silent_the_others_are_weighed_again(self) -> None:
         order = SignalPrecedence(1000)
         order.see(1, 7, 1, NOW_MS)
         order.fix(1, 7, 1)
@@ -118,10 +118,10 @@ class TestSuperseded:
         assert told(verdict)[0] == {0: "suppressed.other_report", 2: "suppressed.other_report"}
         assert [taken[2] for taken in verdict.taken] == [2]
 
-    def test_what_was_forwarded_stands_in_any_way(self) -> None:
+    def test_what_was_forwarded_stays_in_any_way(self) -> None:
         assert resolve(members(ways(3), {0: Fixed.KEPT}), {}, counted_rank=lambda _: 1).dropped == {}
 
-    def test_a_call_that_the_counted_way_tells_too_stands_whole(self) -> None:
+    def test_a_call_that_the_counted_way_reports_too_stays_whole(self) -> None:
         calls = [
             call("a", response="r", product="p", rank=1),
             call("b", response="r", scope="other", product="p", rank=2),
@@ -237,7 +237,7 @@ async def test_a_late_span_is_suppressed_unless_it_states_another_place_also_aft
     assert len(await rig.records()) == (spans_place == 6)
 
 
-async def test_a_call_told_in_two_ways_leaves_the_better_one_counting_after_a_restart(rig: Rig) -> None:
+async def test_a_call_reported_in_two_ways_leaves_the_better_one_counting_after_a_restart(rig: Rig) -> None:
     span = call("s", response="r", at=(0, 500), product="p", session="s", rank=3)
     log = call("", event="l", parent="s", log=True, response="r", at=(500, 500), product="p", session="s", rank=1)
     await rig.send(span)

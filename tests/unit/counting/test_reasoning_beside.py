@@ -21,7 +21,7 @@ PLACES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("full_first", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize(("of_the_full", "of_the_bare"), [(50, None), (None, 50), (50, 50), (50, 0), (0, 50)])
-async def test_outputs_that_differ_by_the_reasoning_agree_and_the_fuller_one_stands(
+async def test_outputs_that_differ_by_the_reasoning_agree_and_the_fuller_one_stays(
     rig: Rig, place: str, of_the_full: int | None, of_the_bare: int | None, *, full_first: bool, restart: bool
 ) -> None:
     response = PLACES[place].get("response")

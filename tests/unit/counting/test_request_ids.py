@@ -68,7 +68,7 @@ async def test_a_late_span_of_a_forwarded_push_is_a_duplicate_also_after_a_resta
     assert await rig.records() == []
 
 
-async def test_the_failed_and_the_successful_attempt_of_a_fallback_are_two_calls_told_twice(rig: Rig) -> None:
+async def test_the_failed_and_the_successful_attempt_of_a_fallback_are_two_calls_reported_twice(rig: Rig) -> None:
     nothing = (None, None)
     await rig.send(callback("p1", failed=True, tokens=nothing), callback("p2", response="r"))
     await rig.send(span("s1", failed=True, tokens=nothing), span("s2", response="r"))

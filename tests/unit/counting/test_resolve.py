@@ -208,7 +208,7 @@ class TestAncestors:
         calls = [call("p", response="r", at=(0, 1100)), call("c", response="r", scope="x")]
         assert decided(calls, {1: [0]}) == ({1: "duplicate.response_id"}, {0: [0, 1]}, set())
 
-    def test_where_more_stands_below_than_is_seen_the_call_above_is_taken_as_covered(self) -> None:
+    def test_where_more_is_below_than_is_seen_the_call_above_is_taken_as_covered(self) -> None:
         calls = [call("p", tokens=(900, 90)), call("c")]
         assert decided(calls, {1: [0]}, cut=[0])[0] == {0: "suppressed.ancestor"}
 
@@ -224,7 +224,7 @@ class TestForwarded:
         calls = [call("late", response="r", cost="1"), call("old", trace="u", response="r", service="gw")]
         assert decided(calls, fixed={1: Fixed.KEPT}) == ({0: "duplicate.response_id"}, {}, set())
 
-    def test_two_forwarded_reports_both_stand(self) -> None:
+    def test_two_forwarded_reports_both_stay(self) -> None:
         calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw"), call("c", response="r")]
         fixed = {0: Fixed.KEPT, 1: Fixed.KEPT}
         assert decided([*calls[:2], calls[2]._replace(scope=7)], fixed=fixed)[0] == {2: "duplicate.response_id"}
@@ -261,13 +261,13 @@ class TestRepeats:
 
     @pytest.mark.parametrize("fixed", Fixed)
     @pytest.mark.parametrize("tokens", [(90, 10), (900, 200)])
-    def test_one_with_another_response_and_other_usage_is_a_call_beside_it(
+    def test_one_with_another_response_and_other_usage_is_another_call(
         self, fixed: Fixed, tokens: tuple[int, int]
     ) -> None:
         raw = call("r", repeats=True, response="b", tokens=tokens)
         assert self.decided_inside(call("p", response="a"), raw, fixed) == ({}, {}, set())
 
-    def test_it_stands_too_where_the_call_around_it_was_dropped_before(self) -> None:
+    def test_it_stays_too_where_the_call_around_it_was_dropped_before(self) -> None:
         (raw,) = members([call("r", repeats=True, response="b", tokens=(900, 200))])
         around = fact(call("p", response="a"))
         assert told(resolve([raw], {}, inside_dropped={raw.ref: around})) == ({}, {}, set())

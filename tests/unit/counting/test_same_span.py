@@ -58,7 +58,7 @@ async def test_the_order_of_the_reports_says_nothing(tmp_path: Path) -> None:
         await rig.close()
 
 
-async def test_after_the_settle_time_the_first_report_stands(rig: Rig) -> None:
+async def test_after_the_settle_time_the_first_report_stays(rig: Rig) -> None:
     await rig.send(call("a", tokens=BARE))
     await rig.settle()
     await rig.send(call("a", tokens=(100, 20)))
@@ -123,7 +123,7 @@ async def test_a_response_that_only_one_telling_states_covers_the_span_and_its_p
     assert await rig.totals() == (1, 130, 20)
 
 
-async def test_a_suppressed_span_stays_suppressed_however_often_it_is_told(rig: Rig) -> None:
+async def test_a_suppressed_span_stays_suppressed_however_often_it_is_reported(rig: Rig) -> None:
     await rig.send(call("root", at=(0, 3000), tokens=BARE, scope="framework"))
     await rig.send(call("c", parent="root"), call("d", parent="root"))
     await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
@@ -133,7 +133,7 @@ async def test_a_suppressed_span_stays_suppressed_however_often_it_is_told(rig: 
     assert rig.spool.reasons()["duplicate.same_span"] == 1
 
 
-async def test_a_failure_that_was_told_too_early_leaves_no_error_behind(rig: Rig) -> None:
+async def test_a_failure_that_was_reported_too_early_leaves_no_error_behind(rig: Rig) -> None:
     await rig.send(call("a", tokens=BARE, failed=True))
     await rig.send(call("a"))
     await rig.settle()

@@ -175,7 +175,7 @@ def test_a_counterpart_is_looked_for_among_a_bounded_number(trace: str | None) -
         assert len(looked) <= MAX_NEAR + 1
 
 
-def test_more_than_are_remembered_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_are_remembered_are_counted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.counting.calls.stream_parts.MAX_PARTS", 1)
     parts = StreamParts()
     begin, end = (unpack_fact(digest_rows([part]), 0) for part in (BEGIN, END))

@@ -36,7 +36,7 @@ def test_what_fits_is_remembered_with_its_last_value(native: ModuleType | None, 
 
 @given(st.lists(keys, max_size=170))
 @settings(deadline=None)
-def test_a_set_tells_what_is_new(native: ModuleType | None, added: list[int]) -> None:
+def test_a_set_says_what_is_new(native: ModuleType | None, added: list[int]) -> None:
     table = new_table(SMALL, native=native, with_values=False)
     model: set[int] = set()
     for key in added:

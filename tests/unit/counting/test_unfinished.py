@@ -65,7 +65,7 @@ async def test_an_end_that_comes_long_after_the_settle_time_still_completes_its_
     assert (rig.spool.edge()["received"], rig.spool.edge()["kept"], rig.spool.edge()["duplicate"]) == (3, 2, 1)
 
 
-async def test_what_is_told_while_it_goes_on_waits_with_it(rig: Rig) -> None:
+async def test_what_is_reported_while_it_goes_on_waits_with_it(rig: Rig) -> None:
     await rig.send(begun("a"))
     more = begun("a", team="blue", model=None)
     await rig.send(more._replace(start_ms=more.start_ms + 5))
@@ -79,7 +79,7 @@ async def test_what_is_told_while_it_goes_on_waits_with_it(rig: Rig) -> None:
     assert (record["attribution"]["team"], record["request_model"], record["flags"]) == ("blue", "gpt-4o", [])
 
 
-async def test_a_call_that_never_ends_is_told_once_with_unknown_usage(rig: Rig) -> None:
+async def test_a_call_that_never_ends_is_reported_once_with_unknown_usage(rig: Rig) -> None:
     await rig.send(begun("a"))
     for _ in range(UNFINISHED_SETTLES - 1):
         await rig.settle()
@@ -116,7 +116,7 @@ async def test_an_end_alone_is_a_call(rig: Rig) -> None:
     )
 
 
-async def test_a_failure_is_told_by_the_end(rig: Rig) -> None:
+async def test_a_failure_is_reported_at_the_end(rig: Rig) -> None:
     await rig.send(begun("a"))
     await rig.send(ended("a", 900, failed=True, tokens=(None, None)))
     await rig.settle()
@@ -132,7 +132,7 @@ async def test_a_waiting_call_delays_no_other(rig: Rig) -> None:
         assert len(await rig.records()) == 1
 
 
-async def test_a_call_that_waits_still_stands_below_its_parent(rig: Rig) -> None:
+async def test_a_call_that_waits_is_still_below_its_parent(rig: Rig) -> None:
     await rig.send(begun("a", parent="chain"), links=[link("t", "chain", "root")])
     await rig.settle()
     await rig.settle()

@@ -26,7 +26,7 @@ def test_empty_body_is_an_empty_request() -> None:
     assert not decode_metrics(b"").request.resource_metrics
 
 
-def test_zero_is_told_from_absent() -> None:
+def test_zero_is_distinguished_from_absent() -> None:
     body = one_span(
         KeyValue(key="int", value=AnyValue(int_value=0)),
         KeyValue(key="bool", value=AnyValue(bool_value=False)),
@@ -72,7 +72,7 @@ def test_truncated_body_is_a_bad_payload(cut: int) -> None:
         decode_traces(one_span(KeyValue(key="key", value=AnyValue(string_value="value")))[:-cut])
 
 
-def test_invalid_utf8_is_a_bad_payload_and_its_text_is_not_told() -> None:
+def test_invalid_utf8_is_a_bad_payload_and_its_text_is_not_reported() -> None:
     body = one_span(KeyValue(key="key", value=AnyValue(string_value="SECRET-value")))
     with pytest.raises(BadPayload) as caught:
         decode_traces(body.replace(b"value", b"\xff\xfe\xfd\xfc\xfb"))

@@ -26,7 +26,7 @@ def unit_cost(body: bytes) -> object:
 @pytest.mark.parametrize(
     "read", [decode_traces_json, decode_heartbeat, decode_enrolment, events, unit_cost, documents_in]
 )
-def test_a_trailing_comma_is_told_by_line_and_column_and_nothing_is_quoted(read: Callable[[bytes], object]) -> None:
+def test_a_trailing_comma_is_reported_by_line_and_column_and_nothing_is_quoted(read: Callable[[bytes], object]) -> None:
     with pytest.raises((BadPayload, BadUnitCost), match=r"line [23], column \d+") as refused:
         read(TRAILING_COMMA)
     assert "CANARY" not in str(refused.value)

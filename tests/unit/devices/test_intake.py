@@ -119,7 +119,7 @@ async def test_resources_without_a_call_enrol_nobody(whole: Whole) -> None:
     assert await whole.states() == {}
 
 
-async def test_a_coding_assistants_machine_is_named_by_host_and_user_and_tells_neither(whole: Whole) -> None:
+async def test_a_coding_assistants_machine_is_named_by_host_and_user_and_shows_neither(whole: Whole) -> None:
     assistant: dict[str, str | int] = {"service.name": "claude-code", "host.name": "mbp-of-ann"}
     await whole.send(
         resource_spans({**assistant, "user.id": "ann"}),
@@ -139,7 +139,7 @@ async def test_a_coding_assistants_machine_is_named_by_host_and_user_and_tells_n
     assert "mbp" not in repr(rows)
 
 
-async def test_an_assistant_that_tells_its_user_with_each_log_names_its_machine(whole: Whole) -> None:
+async def test_an_assistant_that_names_its_user_with_each_log_names_its_machine(whole: Whole) -> None:
     said = {
         "event.name": "api_request", "model": "claude-sonnet-4-5-20250929", "input_tokens": 12, "output_tokens": 3,
         "cost_usd": "0.1", "request_id": "req_1", "user.email": "ann@example.com",
@@ -172,7 +172,7 @@ async def test_where_telemetry_enrols_nobody_a_posted_device_is_known_and_no_mac
     assert [record["attribution"].get("device_id") for record in await whole.records()] == ["d", None]
 
 
-async def test_a_blocked_devices_calls_are_rejected_and_those_beside_it_are_kept(whole: Whole) -> None:
+async def test_a_blocked_devices_calls_are_rejected_and_those_of_others_are_kept(whole: Whole) -> None:
     await whole.send(resource_spans({"device.id": "bad"}), resource_spans({"device.id": "good"}))
     await whole.block("bad")
     receipt = await whole.send(resource_spans({"device.id": "bad"}, calls=2), resource_spans({"device.id": "good"}))
@@ -250,7 +250,7 @@ async def test_metrics_enrol_and_a_blocked_devices_points_are_rejected(whole: Wh
     assert edge["received"] == sum(n for outcome, n in edge.items() if outcome != "received")
 
 
-async def test_a_pushed_body_of_a_blocked_device_tells_its_calls_as_rejected(whole: Whole) -> None:
+async def test_a_pushed_body_of_a_blocked_device_reports_its_calls_as_rejected(whole: Whole) -> None:
     await whole.send(resource_spans({"device.id": "bad"}))
     (record,) = await whole.records()
     await whole.block("bad")
@@ -353,7 +353,7 @@ async def test_a_devices_labels_reach_its_calls_where_nothing_else_states_them(w
     assert none == {"service_name": "no device"}
 
 
-async def test_what_the_key_fixes_stands_over_a_devices_labels(whole: Whole) -> None:
+async def test_what_the_key_fixes_overrides_a_devices_labels(whole: Whole) -> None:
     await labelled(whole, "laptop")
     fixed = ANYONE._replace(key="k", fixes=(("team", "fixed"), ("user", "unknown"), ("label.cost_center", "fixed")))
     body = telemetry(resource_spans({"device.id": "laptop"})).body

@@ -152,7 +152,7 @@ async def test_a_fleet_that_the_service_forgot_is_not_enrolled_again_but_recalle
     assert len(rig.calls("ping")) <= 5
 
 
-async def test_an_operators_word_enrols_a_lost_fleet_anew(rig: Rig) -> None:
+async def test_an_operators_word_enrols_a_lost_fleet_again(rig: Rig) -> None:
     await rig.open()
     names = [f"d{n}" for n in range(10)]
     for name in names:
@@ -347,7 +347,7 @@ async def test_a_beat_that_comes_while_one_is_under_way_has_a_outcome_of_its_own
     assert [json.loads(seen.body)["sequence"] for seen in rig.calls("heartbeat")] == [1, 3]
 
 
-async def test_an_operators_ping_tells_what_the_service_says(rig: Rig) -> None:
+async def test_an_operators_ping_reports_what_the_service_says(rig: Rig) -> None:
     await rig.open()
     await rig.telemetry("d")
     await rig.until(lambda: len(rig.enrolments()) == 1)
@@ -440,7 +440,7 @@ async def test_a_lost_fleet_stays_lost_while_the_enrolments_of_some_are_tried_ag
     assert len(rig.enrolments()) == asked
 
 
-async def test_an_enrolment_that_lasts_longer_than_its_lease_is_not_sent_beside_itself(rig: Rig) -> None:
+async def test_an_enrolment_that_lasts_longer_than_its_lease_is_not_sent_twice_at_once(rig: Rig) -> None:
     answer = asyncio.Event()
     rig.upstream.respond = lambda seen: Reply(201, until=answer)
     await rig.open()

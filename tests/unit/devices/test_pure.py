@@ -33,7 +33,7 @@ def test_an_empty_long_or_unprintable_text_is_none(text: str) -> None:
     assert not is_device_id(text)
 
 
-def test_a_machines_id_tells_neither_host_nor_user_and_hangs_on_both_and_on_the_secret() -> None:
+def test_a_machines_id_shows_neither_host_nor_user_and_depends_on_both_and_on_the_secret() -> None:
     made = machine_id(b"s", "mbp-of-ann", "ann@example.com")
     assert made == machine_id(b"s", "mbp-of-ann", "ann@example.com")
     assert "ann" not in made
@@ -166,7 +166,7 @@ def test_two_devices_that_are_forgotten_again_and_again_are_no_fleet() -> None:
     assert not any(forgetting.note(f"d{n % 2}", 60.0 * n, is_unknown=True) for n in range(20))
 
 
-def test_times_are_told_by_the_wall_clock_and_small_corrections_of_it_tell_no_other_time() -> None:
+def test_times_are_those_of_the_wall_clock_and_small_corrections_of_it_change_none() -> None:
     assert now_by(NOW_MS, NOW_MS + 29_000) == (NOW_MS, 0)
     assert now_by(NOW_MS, NOW_MS - 29_000) == (NOW_MS, 0)
     assert now_by(NOW_MS, NOW_MS + 6 * 86_400_000 + 5) == (NOW_MS, 6 * 86_400_000)

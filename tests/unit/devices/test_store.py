@@ -69,7 +69,7 @@ async def test_outcomes_of_heartbeats_pings_and_enrolments(rig: Rig) -> None:
     assert b'"sequence":6' in (device.beat or b"")
 
 
-async def test_who_telemetry_told_of_is_enrolled_as_what_it_says_itself_if_it_does_so_in_time(rig: Rig) -> None:
+async def test_who_telemetry_reported_is_enrolled_as_what_it_says_itself_if_it_does_so_in_time(rig: Rig) -> None:
     await rig.open(lane=False)
     await rig.telemetry("enrolled", "beating", "of no kind", "silent")
     labelled = New("enrolled", "workstation", "enrolment", b'{"labels":{"team":"core"}}')
@@ -251,7 +251,7 @@ async def test_invented_instances_neither_grow_the_file_nor_make_one_device_slow
     assert (await rig.beat("d", 1, "i199")).outcome == "duplicate"
 
 
-async def test_times_are_told_by_the_wall_clock_after_it_was_put_right(rig: Rig) -> None:
+async def test_times_are_those_of_the_wall_clock_after_it_was_put_right(rig: Rig) -> None:
     await rig.open()
     rig.wall_ahead_ms = 6 * 86_400_000  # as after a week in which no gateway ran: that counts as one day
     await rig.beat("d")

@@ -49,7 +49,7 @@ async def item(source: str, document: Any) -> Explanation:
 # ---- where values came from
 
 
-async def test_the_path_of_the_table_that_won_is_told_and_the_others_that_hold_a_value() -> None:
+async def test_the_path_of_the_table_that_won_is_shown_and_the_others_that_hold_a_value() -> None:
     explanation = await item("generic", {**CALL, "input_tokens": 0, "user": "ann", "user_id": "u1"})
     assert explanation.fields["usage.input_tokens"].provenance == ("item", ("usage.prompt_tokens",), ("input_tokens",))
     assert explanation.fields["attribution.user"].provenance == ("item", ("user",), ("user_id",))
@@ -65,7 +65,7 @@ async def test_what_no_table_holds_is_found_by_asking_the_source_again() -> None
     assert explanation.fields["status"].provenance.attributes == ("status_code", "error_type")  # each alone is enough
 
 
-async def test_the_input_is_told_with_its_basis_and_its_parts() -> None:
+async def test_the_input_is_explained_with_its_basis_and_its_parts() -> None:
     counts = {"inputTokenCount": 10, "cacheReadInputTokenCount": 4, "cacheWriteInputTokenCount": 2}
     explanation = await item("bedrock", entry(input=counts))
     assert explanation.input is not None
@@ -75,7 +75,7 @@ async def test_the_input_is_told_with_its_basis_and_its_parts() -> None:
     )  # fmt: skip
 
 
-async def test_what_a_raw_answer_gives_is_told_as_inside_its_text() -> None:
+async def test_what_a_raw_answer_gives_is_explained_as_inside_its_text() -> None:
     answer = {"id": "chatcmpl-9", "model": "gpt-5-mini-2026", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
     row = {"id": "p-1", "created_at": "2026-11-20T07:00:00Z", "ai_org": "openai", "ai_model": "gpt-5-mini"}
     explanation = await item("portkey", {**row, "response": orjson.dumps(answer).decode()})
@@ -83,20 +83,20 @@ async def test_what_a_raw_answer_gives_is_told_as_inside_its_text() -> None:
         assert explanation.fields[field].provenance == ("text", ("response",), ()), field
 
 
-async def test_a_report_without_a_time_stands_at_its_receipt() -> None:
+async def test_a_report_without_a_time_has_that_of_its_receipt() -> None:
     explanation = await item("aperture", hook())
     assert explanation.fields["started_at"].provenance.by == "envelope"
     assert "received" in explanation.fields["started_at"].note
     assert "received_time" in explanation.fields["flags"].note
 
 
-async def test_an_entry_inside_packed_envelopes_is_told_by_its_own_paths() -> None:
+async def test_an_entry_inside_packed_envelopes_is_explained_by_its_own_paths() -> None:
     (explanation,) = (await explained(sent("bedrock", delivery(zipped(envelope(entry())))))).items
     assert explanation.position == "records[0].logEvents[0]"
     assert explanation.fields["usage.output_tokens"].provenance.attributes == ("output.outputTokenCount",)
 
 
-async def test_a_cost_that_nobody_told_comes_from_the_price_list() -> None:
+async def test_a_cost_that_nobody_reported_comes_from_the_price_list() -> None:
     explanation = await item("generic", CALL)
     assert explanation.fields["cost"].provenance.by == "price_list"
 
@@ -122,7 +122,7 @@ async def test_a_line_that_is_no_json_is_rejected_at_its_place() -> None:
     }
 
 
-async def test_a_call_that_comes_again_is_told_with_the_record_that_stands_for_it() -> None:
+async def test_a_call_that_comes_again_is_reported_with_the_record_that_represents_it() -> None:
     first, second = (await explained(sent("generic", CALL), sent("generic", CALL))).items
     assert (second.outcome, second.reason) == ("duplicate", "same_span")
     assert second.of == [first.record_id]
@@ -149,7 +149,7 @@ async def test_what_is_said_of_a_trace_later_is_an_item_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS, ids=IDS)
-def test_whatever_stands_in_any_place_is_explained_item_by_item(name: str, payload: Any) -> None:
+def test_whatever_is_in_any_place_is_explained_item_by_item(name: str, payload: Any) -> None:
     for n, path in enumerate(places(payload)):
         body = orjson.dumps(changed(payload, path, SOME_HOSTILE[n % len(SOME_HOSTILE)]))
         try:
@@ -170,14 +170,14 @@ def strewn(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS, ids=IDS)
-async def test_no_word_of_a_user_is_told(name: str, payload: Any) -> None:
+async def test_no_word_of_a_user_is_shown(name: str, payload: Any) -> None:
     found = await explain_payloads([sent(name, strewn(payload))])
     assert found.items
     for as_json in (True, False):
         assert "CANARY" not in "".join(printed(found.items, as_json=as_json))
 
 
-async def test_a_name_that_is_not_in_our_code_is_not_told_where_a_value_stands_below_it() -> None:
+async def test_a_name_that_is_not_in_our_code_is_not_shown_where_a_value_is_below_it() -> None:
     answer = orjson.dumps({"id": "chatcmpl-1", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}).decode()
     plugin = {"meta": {"provider_name": "openai", "request_model": "gpt-5-mini"}, "payload": {"response": answer}}
     log = {"started_at": 1795158000000, "request": {"id": "r-1"}, "ai": {"CANARY": plugin}}
@@ -188,7 +188,7 @@ async def test_a_name_that_is_not_in_our_code_is_not_told_where_a_value_stands_b
 # ---- the command
 
 
-def test_the_command_tells_of_a_gateways_payload() -> None:
+def test_the_command_explains_a_gateways_payload() -> None:
     arguments = ["normalise", "--explain", "--path", "/v1/sources/generic", "--content-type", "application/json"]
     ran = CliRunner().invoke(main, arguments, input=orjson.dumps([CALL]))
     assert ran.exit_code == 0
@@ -196,7 +196,7 @@ def test_the_command_tells_of_a_gateways_payload() -> None:
     assert "    usage.cache_read_input_tokens      4  <- usage.prompt_tokens_details.cached_tokens\n" in ran.stdout
 
 
-def test_a_mapping_of_the_operators_own_is_told_by_its_paths(tmp_path: Path) -> None:
+def test_a_mapping_of_the_operators_own_is_reported_by_its_paths(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text(
         "attributes: {user: hash}\n"

@@ -88,7 +88,7 @@ async def test_the_users_own_attribute_goes_before_the_resources_and_both_are_na
     assert (team.value, team.provenance) == ("blue", ("resource", ("team.id",), ()))
 
 
-async def test_a_user_named_unknown_is_none_so_the_resources_stands() -> None:
+async def test_a_user_named_unknown_is_none_so_the_resources_is_kept() -> None:
     explanation = await item({**CALL, "user.id": "unknown"}, scope=OPENAI, resource={"user.email": "bob"})
     assert explanation.fields["attribution.user"].provenance == ("resource", ("user.email",), ())
 
@@ -118,7 +118,7 @@ async def test_where_the_table_does_not_know_the_numbers_prove_that_the_cache_is
     assert explanation.chosen_by == "attributes that begin with gen_ai., under a scope that is not known"
 
 
-async def test_a_value_inside_a_text_is_told_as_such() -> None:
+async def test_a_value_inside_a_text_is_explained_as_such() -> None:
     answer = orjson.dumps(
         {"id": "resp-1", "model": "gpt-4o-2024-08-06", "object": "response", "output": [SECRET]}
     ).decode()
@@ -196,7 +196,7 @@ async def test_a_name_that_is_a_sentence_is_not_shown() -> None:
     assert explanation.convention == "generic"
 
 
-async def test_a_rejected_span_has_the_reason_that_its_sender_is_told() -> None:
+async def test_a_rejected_span_has_the_reason_that_its_sender_gets() -> None:
     explanation = await item(CALL, scope=OPENAI, start_time_unix_nano=1, end_time_unix_nano=2)
     assert (explanation.outcome, explanation.reason, explanation.fields) == ("rejected", "invalid_time", {})
 
@@ -258,7 +258,7 @@ async def test_a_products_span_gives_way_to_its_log_and_the_reason_names_the_way
     assert "claude_code.api_request" in of_span.because
 
 
-async def test_metrics_beside_calls_say_that_the_calls_are_counted() -> None:
+async def test_metrics_with_calls_say_that_the_calls_are_counted() -> None:
     resource = {"service.name": "app"}
     export = Export(resource=resource)
     export.point(120, "input")
@@ -271,7 +271,7 @@ async def test_metrics_beside_calls_say_that_the_calls_are_counted() -> None:
     assert (output.outcome, output.reason, output.of) == ("duplicate", "folded", [])
 
 
-async def test_metrics_alone_are_one_record_and_each_point_tells_what_it_counts() -> None:
+async def test_metrics_alone_are_one_record_and_each_point_states_what_it_counts() -> None:
     export = Export()
     export.point(120, "input")
     export.point(30, "output")
@@ -283,7 +283,7 @@ async def test_metrics_alone_are_one_record_and_each_point_tells_what_it_counts(
     assert (total.outcome, total.reason) == ("suppressed", "overlapping_type")
 
 
-async def test_an_events_fault_is_told_beside_those_that_are_kept() -> None:
+async def test_an_events_fault_is_reported_with_those_that_are_kept() -> None:
     body = orjson.dumps([{"title": "a", "source": "b"}, {"title": SECRET}])
     kept, rejected = await items((body, "/v1/events", "application/json", ""))
     assert (kept.outcome, rejected.outcome, rejected.reason) == ("kept", "rejected", "source_missing")
@@ -296,7 +296,7 @@ def run(*arguments: str, body: bytes) -> Result:
     return CliRunner().invoke(main, ["normalise", *arguments], input=body)
 
 
-def test_the_command_prints_one_json_object_an_item_and_the_counts_beside_them() -> None:
+def test_the_command_prints_one_json_object_an_item_and_the_counts_with_them() -> None:
     body = span_payload(CALL, scope=OPENAI)[0]
     ran = run("--explain", "--json", body=body)
     assert ran.exit_code == 0
@@ -323,7 +323,7 @@ def test_a_compressed_json_payload_is_explained_as_any_other() -> None:
     assert [orjson.loads(line)["reason"] for line in ran.stdout.splitlines()] == ["invalid_trace_id"]
 
 
-def test_what_cannot_be_read_or_explained_is_an_error_that_names_the_mend() -> None:
+def test_what_cannot_be_read_or_explained_is_an_error_that_names_the_remedy() -> None:
     assert run("--explain", body=b"\xff").exit_code == 1
     unknown = run("--explain", "--path", "/v1/other", body=b"")
     assert unknown.exit_code == 2

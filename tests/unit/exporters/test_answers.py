@@ -48,7 +48,7 @@ def test_rejected_records_are_taken_from_a_2xx_body_by_index() -> None:
 @pytest.mark.parametrize(
     "status", [301, 302, 307, 308, 304, 401, 402, 403, 404, 405, 406, 407, 410, 415, 418, 421, 451, 501]
 )
-def test_what_an_operator_has_to_mend_holds_the_lane_and_never_buries(status: int) -> None:
+def test_what_an_operator_has_to_correct_holds_the_lane_and_never_buries(status: int) -> None:
     held = answer(status, b'{"message":"User is not authorized to access this resource"}')
     assert isinstance(held, Hold)
     assert f"HTTP {status}" in held.reason

@@ -10,7 +10,7 @@ RECORDS = (b'{"schema":"inference/1","record_id":"a","x":1.50}', b'{"record_id":
 BATCH = Batch("0199-b", "ai_telemetry", 0, 0, "2026-01-05T10:00:05Z", RECORDS)
 
 
-def test_the_envelope_stands_around_the_records_byte_for_byte() -> None:
+def test_the_envelope_is_around_the_records_byte_for_byte() -> None:
     body = encode_records(BATCH, "gw-7f3a")
     assert body == (
         b'{"schema":"ai-telemetry/1","batch_id":"0199-b","gateway_id":"gw-7f3a","sent_at":"2026-01-05T10:00:05Z",'

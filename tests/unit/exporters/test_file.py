@@ -110,7 +110,7 @@ def test_a_torn_last_line_of_a_file_from_elsewhere_is_cut_at_start(path: Path, f
     assert path.read_bytes() == left
 
 
-def test_a_data_file_that_was_moved_away_is_begun_anew(path: Path) -> None:
+def test_a_data_file_that_was_moved_away_is_made_again(path: Path) -> None:
     file = LineFile(path)
     file.append("a", b"first\n")
     file.close()

@@ -230,7 +230,7 @@ async def test_the_way_up_is_bounded(gateway: Gateway, *, together: bool) -> Non
     assert await gateway.attributions() == [{"user": "u-1"}, {}]
 
 
-async def test_spans_that_stand_above_each_other_in_a_ring_end(gateway: Gateway) -> None:
+async def test_spans_that_are_above_each_other_in_a_ring_end(gateway: Gateway) -> None:
     await gateway.send(call("c", "a"), Span("a", "b"), Span("b", "a"), agent("x", user__id="u-1"))
     await gateway.send(call("c2", "a2", trace="2"))
     await gateway.send(Span("a2", "b2", trace="2"), Span("b2", "a2", trace="2"))

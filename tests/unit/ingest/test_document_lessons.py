@@ -271,7 +271,7 @@ def test_a_rule_that_reads_more_than_its_leaves_is_left_to_itself() -> None:
     assert not reader.learnt
 
 
-def test_changed_prices_are_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_prices_are_learnt_again(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, document = reader_of(), captured()[0] | {"response_cost": 0}
     for _ in range(3):
         same(reader, payload(document))

@@ -35,7 +35,7 @@ WHOLES = {"input_tokens": 1000, "output_tokens": 100}
 
 
 @pytest.mark.parametrize("cached_first", [True, False])
-async def test_an_estimate_is_made_anew_when_the_cache_split_comes_with_another_report(*, cached_first: bool) -> None:
+async def test_an_estimate_is_made_again_when_the_cache_split_comes_with_another_report(*, cached_first: bool) -> None:
     plain = payload("an.application", "00000000000000aa", TRACE, WHOLES)
     cached = payload("a.gateway", "00000000000000bb", TRACE[::-1], {**WHOLES, "cache_read.input_tokens": 800})
     records, _, _ = await records_of_payloads([cached, plain] if cached_first else [plain, cached])

@@ -58,7 +58,7 @@ async def test_an_export_that_comes_again_or_without_news_adds_nothing(rig: Metr
     assert rig.spool.reasons()["duplicate.repeated"] == 4
 
 
-async def test_a_sender_that_restarts_begins_anew(rig: MetricsRig) -> None:
+async def test_a_sender_that_restarts_begins_again(rig: MetricsRig) -> None:
     await rig.metrics(export(100, 20, at=60))
     await rig.metrics(export(30, 5, start=70, at=80))
     await rig.metrics(export(130, 25, start=70, at=140))
@@ -137,7 +137,7 @@ async def test_an_explosion_of_labels_stays_right_and_bounded(rig: MetricsRig, m
     assert len(found) == 3
 
 
-async def test_what_is_counted_beside_the_loop_is_counted_the_same(
+async def test_what_is_counted_off_the_loop_is_counted_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exported(n: int) -> Export:
@@ -403,7 +403,7 @@ async def test_a_full_spool_keeps_nothing_of_a_payload_and_counts_it_when_it_com
     assert await rig.used() == (100, 20)
 
 
-async def test_a_write_that_fails_is_told_and_leaves_no_trace(rig: MetricsRig) -> None:
+async def test_a_write_that_fails_is_reported_and_leaves_no_trace(rig: MetricsRig) -> None:
     await rig.spool.ask(
         lambda c, _: c.execute("CREATE TRIGGER broken BEFORE INSERT ON held BEGIN SELECT raise(ABORT, 'x'); END")
     )

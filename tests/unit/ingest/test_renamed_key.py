@@ -108,7 +108,7 @@ async def test_the_second_process_knows_a_key_as_the_gateway_does(rig: MetricsRi
     assert beside.points[0].labels.reporter.sender == "key:k1"
 
 
-async def test_a_gap_is_told_by_the_keys_name_now(rig: MetricsRig) -> None:
+async def test_a_gap_is_reported_by_the_name_that_the_key_has_now(rig: MetricsRig) -> None:
     await rig.traces(call_span("a", (7, 3), resource={"service.name": "app"}), sender=BLUE)
     told = Export(resource={"service.name": "app"}, start=0, at=60).point(700, "input").point(300, "output")
     await rig.metrics(told, sender=GREEN)

@@ -240,7 +240,7 @@ class TestLateChildren:
         await rig.settle()
         assert await rig.totals() == (1, 300, 60)
 
-    async def test_a_late_child_that_used_more_stays_and_both_are_told(self, rig: Rig) -> None:
+    async def test_a_late_child_that_used_more_stays_and_both_are_reported(self, rig: Rig) -> None:
         await rig.send(call("outer", tokens=(100, 20), scope="framework"))
         await rig.settle()
         await rig.send(call("inner", parent="outer", at=(100, 900), tokens=(500, 20)))
@@ -345,7 +345,7 @@ async def test_of_several_repeats_below_a_call_without_an_id_one_repeats_it(rig:
     assert await rig.totals() == (2, 420, 100)
 
 
-async def test_a_call_above_one_that_its_gateway_told_first_is_still_covered(rig: Rig) -> None:
+async def test_a_call_above_one_that_its_gateway_reported_first_is_still_covered(rig: Rig) -> None:
     await rig.send(call("g", trace="u", response="r", service="gateway", scope="litellm"))
     await rig.send(call("a", response="r", parent="root"))
     await rig.send(call("b", parent="root"))

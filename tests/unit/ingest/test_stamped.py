@@ -111,7 +111,7 @@ async def test_a_fuller_report_of_the_call_under_another_key_takes_nothing_of_it
     assert (record["attribution"]["user"], record["attribution"]["labels"]["department"]) == ("u-1", "said")
 
 
-async def test_the_same_span_told_by_somebody_else_before_is_taken_from_him(rig: MetricsRig) -> None:
+async def test_the_same_span_reported_by_somebody_else_before_is_taken_from_him(rig: MetricsRig) -> None:
     body = call_span("a", (10, 2), resource=SAID)
     await rig.traces(body, sender=OTHER)
     await rig.traces(body, sender=ALPHA)

@@ -137,7 +137,7 @@ async def test_metrics_are_counted_once_where_the_worker_died_over_them(tmp_path
     await rig.close()
 
 
-async def test_a_body_that_cannot_be_read_is_told_in_the_same_words(client: WorkerClient) -> None:
+async def test_a_body_that_cannot_be_read_is_reported_in_the_same_words(client: WorkerClient) -> None:
     with pytest.raises(BadPayload) as here:
         parsed_here(Payload("traces", b"\xff\xff", json=False))
     with pytest.raises(BadPayload, match=str(here.value)):
@@ -177,7 +177,7 @@ async def test_few_small_payloads_are_read_here(client: WorkerClient) -> None:
     assert client.worker.done == 1
 
 
-async def test_models_without_a_price_are_told(client: WorkerClient) -> None:
+async def test_models_without_a_price_are_reported(client: WorkerClient) -> None:
     for _, unpriced in await parsed_there(client, UNPRICED):
         assert unpriced == {"no-such-model": 1}
 
@@ -389,7 +389,9 @@ async def test_a_fault_of_ours_ends_no_worker_and_its_payload_is_not_read_again(
     assert client.worker.restarts == 0
 
 
-async def test_large_and_small_bodies_are_answered_in_their_order_whoever_waits_no_longer(client: WorkerClient) -> None:
+async def test_large_and_small_bodies_are_answered_in_their_order_though_some_wait_no_longer(
+    client: WorkerClient,
+) -> None:
     """A large one goes behind its frame, in slices; one whose sender went away is written whole."""
 
     def spans(n: int, padding: int) -> Payload:

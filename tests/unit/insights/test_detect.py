@@ -73,7 +73,7 @@ def test_a_spike_of_one_hour_is_found_at_once_and_stays_for_a_day() -> None:
     assert causes(history(days(9, 0, cost=1), used(24, cost=20))) == [], "it was yesterday"
 
 
-def test_the_text_of_an_hour_stands_still_while_the_hours_go_on() -> None:
+def test_the_text_of_an_hour_stays_while_the_hours_go_on() -> None:
     before = history(days(8, 0, cost=1), used(0, cost=20))
     after = before._replace(now_hour=NOW_HOUR + 1, usage=[*before.usage, used(-1, cost=0.5)])
     assert found(before) == found(after)
@@ -174,7 +174,7 @@ def test_tokens_without_a_price_are_a_token_spike() -> None:
     )
 
 
-def test_a_token_spike_is_not_raised_beside_its_spend_spike() -> None:
+def test_a_token_spike_is_not_raised_with_its_spend_spike() -> None:
     usual = days(8, 1, input_tokens=10_000, cost=1)
     assert causes(history(usual, days(0, 0, input_tokens=40_000, cost=4))) == ["spend_spike"]
 
@@ -404,6 +404,6 @@ def test_what_is_beyond_the_bound_of_series_is_no_name() -> None:
     assert [x.cause for x in everything(OTHER) if OTHER in x.title and x.cause in {"spend_spike", "error_burst"}] == []
 
 
-def test_no_detector_tells_of_more_than_anybody_reads() -> None:
+def test_no_detector_reports_more_than_anybody_reads() -> None:
     usage = [used(0, model=f"m{n}", calls_without_price=1) for n in range(MOST_FINDINGS + 10)]
     assert len(found(history(usage))) == MOST_FINDINGS

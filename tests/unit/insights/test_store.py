@@ -142,7 +142,7 @@ async def test_an_addressed_insight_is_new_when_its_cause_was_gone_and_returns(
     assert await statuses(again) == ["new"]
 
 
-async def test_a_status_tells_who_set_it_and_moves_the_date(store: InsightStore, clock: Clock) -> None:
+async def test_a_status_says_who_set_it_and_moves_the_date(store: InsightStore, clock: Clock) -> None:
     await store.note([finding()])
     clock.now_ms += 60_000
     changed = await store.change(finding().insight_id, {"status": "on_hold"}, by="ops")
@@ -234,7 +234,7 @@ async def test_a_table_of_the_release_before_is_brought_along(database: Database
     assert found == {rows[0][0]: "new", rows[1][0]: "new", rows[2][0]: "ignored"}, "what was addressed had been gone"
 
 
-async def test_what_stood_in_the_release_before_stands_still(database: Database, clock: Clock) -> None:
+async def test_what_stood_in_the_release_before_is_still_there(database: Database, clock: Clock) -> None:
     await database.migrate("insights", scripts_of("gateway.insights.migrations")[:1])
     put = "INSERT INTO insights VALUES (?, 1, 'no_price', 't', 'pricing', 'low', NULL, 'new', 0)"
     await database.write(lambda c: c.execute(put, (finding().insight_id,)))

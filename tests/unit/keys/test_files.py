@@ -49,7 +49,7 @@ def test_the_pepper_is_made_once_and_a_damaged_one_is_refused(tmp_path: Path) ->
         load_pepper(path, bytes)
 
 
-async def test_a_file_that_lost_its_keys_beside_a_pepper_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_lost_its_keys_and_has_a_pepper_is_refused(tmp_path: Path) -> None:
     database = await open_control(tmp_path)
     await database.close()
     await (await open_control(tmp_path)).close()  # ended before the pepper was made: nothing is lost

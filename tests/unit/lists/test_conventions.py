@@ -207,7 +207,7 @@ def test_a_cursor_made_without_a_filter_is_refused_under_one() -> None:
         read_request(SHAPE, pairs_of(f"cursor={first()}&colour=red"))
 
 
-def test_a_request_that_is_wrong_by_itself_is_refused_beside_a_cursor() -> None:
+def test_a_request_that_is_wrong_by_itself_is_refused_with_a_cursor_too() -> None:
     with pytest.raises(BadListRequest, match="limit: "):
         read_request(SHAPE, pairs_of(f"cursor={first()}&limit=0"))
 

@@ -192,7 +192,7 @@ async def test_a_day_in_parts_is_in_force_when_it_is_whole_and_not_before(client
     assert [drop["row_count"] for drop in (await client.get(DROPS)).json["billing_drops"]] == [1, 2]
 
 
-async def test_a_day_that_is_divided_anew_is_made_of_parts_of_one_division(client: Client) -> None:
+async def test_a_day_that_is_divided_again_is_made_of_parts_of_one_division(client: Client) -> None:
     same = {"revision": "b" * 64, "row_count": 3, "costs": {"USD": "7"}}
     for part, cost in ((1, "1"), (2, "2")):
         reply = await client.post(DROPS, day_of(charge(cost), **same, part=part, parts=3))

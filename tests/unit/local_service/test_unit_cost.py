@@ -43,7 +43,7 @@ async def test_replace_puts_the_value_in_the_place_of_the_old_one_and_adds_a_new
     assert await kept(client) == [("10", "acme", "2.5"), ("10", "acme", "8"), ("11", "acme", "5"), ("12", "acme", "7")]
 
 
-async def test_delete_takes_what_matches_and_what_comes_after_begins_anew(client: Client) -> None:
+async def test_delete_takes_what_matches_and_what_comes_after_begins_again(client: Client) -> None:
     await send(client, "sum", hourly(value=1), hourly("other", value=2), hourly(hour="11", value=3))
     assert await send(client, "delete", without(hourly(), "value")) == 201
     assert await kept(client) == [("10", "other", "2"), ("11", "acme", "3")]

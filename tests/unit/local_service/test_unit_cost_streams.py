@@ -55,7 +55,7 @@ async def test_a_shape_that_no_record_could_have_makes_no_stream(client: Client,
     assert await names(client) == []
 
 
-async def test_a_deleted_streams_name_is_blocked_for_minutes_then_begins_anew(client: Client, clock: Clock) -> None:
+async def test_a_deleted_streams_name_is_blocked_for_minutes_then_begins_again(client: Client, clock: Clock) -> None:
     await send(client, "sum", hourly(value=1))
     refused = await client.delete(f"{BASE}/tokens")
     assert (refused.status, refused.json["error"]["type"]) == (409, "stream_holds_records")

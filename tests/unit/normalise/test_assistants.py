@@ -56,7 +56,7 @@ class TestCline:
         assert record["attribution"]["labels"] == {"organization": "o-1"}
         assert record["flags"] == []
 
-    def test_turn_and_tokens_are_two_ways_to_tell_of_one_call_the_turn_first(self) -> None:
+    def test_turn_and_tokens_are_two_ways_to_report_one_call_the_turn_first(self) -> None:
         turn = call_of(self.TURN, body="task.conversation_turn", scope="cline")
         tokens = call_of(self.TOKENS, body="task.tokens", scope="cline")
         assert (turn.marks >> RANK_SHIFT, tokens.marks >> RANK_SHIFT) == (1, 2)
@@ -86,7 +86,7 @@ class TestCline:
         assert call.marks >> RANK_SHIFT == 0, "a way of its own would silence the tokens of a session that has no turns"
 
     @pytest.mark.parametrize("event", ["task.completed", "task.subagent_completed", "task.summarize_task"])
-    def test_no_other_event_counts_what_the_turns_told(self, event: str) -> None:
+    def test_no_other_event_counts_what_the_turns_reported(self, event: str) -> None:
         assert normalised(self.TOKENS, body=event, scope="cline").ignored == 1
 
     @pytest.mark.parametrize(

@@ -515,7 +515,7 @@ def test_vercel_7_spans_are_plain_gen_ai() -> None:
     assert record["usage"]["input_tokens"] == 100
 
 
-def test_the_providers_own_usage_tells_what_an_unknown_senders_input_holds() -> None:
+def test_the_providers_own_usage_states_what_an_unknown_senders_input_holds() -> None:
     answer = '{"id": "msg_1", "type": "message", "content": [], "model": "claude", "usage": {"input_tokens": 50, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 20}}'
     for given, whole in ((50, 100), (100, 100)):
         attributes = {

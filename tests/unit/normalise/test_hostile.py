@@ -37,7 +37,7 @@ def test_a_zero_under_the_new_name_does_not_hide_the_count_under_the_old_one(old
     assert record_of(CHAT | {INPUT: 0, old: 0, OUTPUT: 3})["usage"]["input_tokens"] == 0
 
 
-def test_a_bare_total_is_kept_beside_the_unknown_parts() -> None:
+def test_a_bare_total_is_kept_with_the_unknown_parts() -> None:
     usage = record_of(CHAT | {"gen_ai.usage.total_tokens": 100})["usage"]
     assert usage == {"status": "missing", "other": {"total_tokens": 100}}
     assert "other" not in record_of(CHAT | {"gen_ai.usage.total_tokens": 100, INPUT: 90, OUTPUT: 10})["usage"]

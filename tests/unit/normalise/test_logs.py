@@ -45,7 +45,7 @@ class TestWhichEventsAreCalls:
             {"attributes": {}, "body": DETAILS},
         ],
     )
-    def test_an_events_name_is_found_wherever_it_stands(self, named: dict[str, Any]) -> None:
+    def test_an_events_name_is_found_wherever_it_is(self, named: dict[str, Any]) -> None:
         attributes = named.pop("attributes")
         assert call_of({**attributes, **ANSWER}, **named).record["usage"]["output_tokens"] == 7
 
@@ -113,11 +113,11 @@ class TestWhichEventsAreCalls:
             ("something.new", "gemini-cli"),
         ],
     )
-    def test_other_events_of_a_known_product_never_count_what_its_calls_told(self, event: str, scope: str) -> None:
+    def test_other_events_of_a_known_product_never_count_what_its_calls_reported(self, event: str, scope: str) -> None:
         out = normalised({"event.name": event, **ANSWER, **TOKENS}, scope=scope)
         assert (out.calls, out.ignored) == ([], 1)
 
-    def test_codex_tells_a_call_by_the_completed_event_that_has_tokens(self) -> None:
+    def test_codex_reports_a_call_by_the_completed_event_that_has_tokens(self) -> None:
         event = {"event.name": "codex.sse_event", "event.kind": "response.completed", "model": "gpt-5-codex"}
         tokens = {"input_token_count": "2100", "output_token_count": "410", "cached_token_count": "1536"}
         scope = {"scope": "codex_otel.log_only"}
@@ -192,7 +192,7 @@ class TestTables:
         assert usage["output_tokens"] == output
         assert usage["reasoning_output_tokens"] == 20
 
-    def test_tool_prompts_count_as_input_where_the_total_says_that_they_stand_beside_it(self) -> None:
+    def test_tool_prompts_count_as_input_where_the_total_says_that_it_does_not_hold_them(self) -> None:
         event = {"event.name": "gemini_cli.api_response", **TOKENS, "tool_token_count": 8}
         assert call_of(event | {"total_token_count": 158}).record["usage"]["input_tokens"] == 108
         assert call_of(event | {"total_token_count": 150}).record["usage"]["input_tokens"] == 100
@@ -315,16 +315,16 @@ class TestEqualLogsOfOneMoment:
     def test_two_within_a_millisecond_are_two_calls(self) -> None:
         assert len(set(self.ids(({}, END_NS + 1_000), ({}, END_NS + 1_001)))) == 2
 
-    def test_their_own_timestamp_tells_them_apart_where_the_sdks_is_lost(self) -> None:
+    def test_their_own_timestamp_distinguishes_them_where_the_sdks_is_lost(self) -> None:
         stamps = [{"event.timestamp": f"2026-01-05T10:00:02.0901{n}0Z"} for n in (1, 2)]
         assert len(set(self.ids(*((stamp, 0) for stamp in stamps)))) == 2
 
-    def test_two_of_one_nanosecond_are_one_report_told_twice(self) -> None:
+    def test_two_of_one_nanosecond_are_one_report_that_came_twice(self) -> None:
         assert len(set(self.ids(({}, END_NS), ({}, END_NS)))) == 1
         assert len(set(self.ids(({}, 0), ({}, 0)))) == 1
 
     @pytest.mark.parametrize("more", [{"ttft_ms": 41}, {"event.sequence": 7}])
-    def test_what_else_they_say_tells_them_apart(self, more: dict[str, Any]) -> None:
+    def test_what_else_they_say_distinguishes_them(self, more: dict[str, Any]) -> None:
         assert len(set(self.ids(({}, END_NS), (more, END_NS)))) == 2
 
 
@@ -355,7 +355,7 @@ class TestPlace:
         assert (call.trace_id, call.parent_span_id) == (b"", b"")
         assert "trace" not in call.record
 
-    def test_reports_of_a_product_stand_in_its_order_by_session(self) -> None:
+    def test_reports_of_a_product_are_in_its_order_by_session(self) -> None:
         answer = {"event.name": "gemini_cli.api_response", "session.id": "s", **TOKENS}
         details = {"event.name": DETAILS, "session.id": "s", **ANSWER}
         first, second = call_of(answer, scope="gemini-cli"), call_of(details, scope="gemini-cli")
@@ -378,6 +378,6 @@ class TestPlace:
         )
         assert answer == error != details
 
-    def test_an_error_is_told_in_the_same_way_as_an_answer(self) -> None:
+    def test_an_error_is_reported_in_the_same_way_as_an_answer(self) -> None:
         error = call_of({"event.name": "api_error", "model": "m"}, scope=CLAUDE)
         assert error.marks >> RANK_SHIFT == call_of(API_REQUEST, scope=CLAUDE).marks >> RANK_SHIFT == 1

@@ -133,7 +133,7 @@ class TestRawAnswers:
         ]
         assert (out.suppressed, len(out.links)) == ({"not_a_call": 1}, 1)
 
-    def test_retries_below_one_span_that_tell_the_same_are_one_call(self) -> None:
+    def test_retries_below_one_span_that_report_the_same_are_one_call(self) -> None:
         message = request(
             {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 120}, scope="app", name="POST /"
         )
@@ -204,7 +204,7 @@ class TestDetailsOnSpans:
 
 
 class TestOrder:
-    def test_a_products_spans_and_logs_stand_in_one_group_and_session(self) -> None:
+    def test_a_products_spans_and_logs_are_in_one_group_and_session(self) -> None:
         resource = {"service.name": "gemini-cli", "host.name": "h"}
         span = normalised(
             {"gen_ai.operation.name": "llm_call", "gen_ai.conversation.id": "s", "gen_ai.usage.input_tokens": 1},

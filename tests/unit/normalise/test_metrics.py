@@ -70,7 +70,7 @@ def test_users_go_through_the_operators_policy() -> None:
     assert "user" not in dropped["attribution"]
 
 
-def test_labels_that_nobody_knows_tell_series_apart_and_show_nowhere() -> None:
+def test_labels_that_nobody_knows_distinguish_series_and_show_nowhere() -> None:
     made = Export()
     for n in range(5):
         made.point(100, more={"hidden_params": f"secret {n}"})
@@ -87,7 +87,7 @@ def test_a_total_is_never_added() -> None:
     assert record["usage"] == {"status": "aggregate", "input_tokens": 10, "output_tokens": 5}
 
 
-def test_claude_codes_input_gets_its_cache_added_and_its_cost_stands() -> None:
+def test_claude_codes_input_gets_its_cache_added_and_its_cost_stays() -> None:
     made = Export(scope="com.anthropic.claude_code")
     for kind, value in (("input", 57.0), ("output", 231.0), ("cacheRead", 4096.0), ("cacheCreation", 2048.0)):
         made.point(
@@ -214,7 +214,7 @@ def test_a_batched_payload_of_two_exports_gives_a_record_for_each_time() -> None
     ]
 
 
-def test_a_series_is_the_same_whoever_carries_it_but_without_a_start_the_sender_tells() -> None:
+def test_a_series_is_the_same_from_any_sender_but_one_without_a_start_is_the_senders() -> None:
     other = CONTEXT._replace(key="rotated")
     known, unknown = Export().point(5), Export().point(5, start=-1)
     assert measured(known).points[0].key == measured(known, other).points[0].key

@@ -65,7 +65,7 @@ def test_a_library_that_states_its_configured_model_names_what_was_asked_for() -
     assert models(named, scope=SMOLAGENTS) == ("gpt-4o-2024-08-06", None)
 
 
-def test_both_names_stand_where_both_are_stated() -> None:
+def test_both_names_are_shown_where_both_are_stated() -> None:
     stated = GEN_AI | {"gen_ai.request.model": "gpt-4o", "gen_ai.response.model": "gpt-4o"}
     assert models(stated) == ("gpt-4o", "gpt-4o")
     asked = OPENINFERENCE | {"llm.model_name": "gpt-4o", "llm.invocation_parameters": '{"model": "gpt-4o"}'}

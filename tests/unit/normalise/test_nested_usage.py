@@ -46,7 +46,7 @@ def test_nested_usage_is_read_flagged_and_counted(
     assert out.unknown_conventions == {"my.library": 1}
 
 
-def test_a_log_may_tell_it_too() -> None:
+def test_a_log_may_state_it_too() -> None:
     out = log_records.normalised({"model": "gpt-4o", "usage": {"input_tokens": 100, "output_tokens": 20}}, scope="mine")
     (call,) = out.calls
     assert call.record["usage"] == {"status": "reported", "input_tokens": 100, "output_tokens": 20}

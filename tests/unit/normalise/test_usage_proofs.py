@@ -90,7 +90,7 @@ def test_the_providers_object_proves_what_the_input_holds_against_any_table(scop
     assert found == (INPUT + READ + WRITTEN, OUTPUT, [])
 
 
-def test_a_providers_object_with_other_wholes_is_flagged_and_what_was_sent_stands() -> None:
+def test_a_providers_object_with_other_wholes_is_flagged_and_what_was_sent_stays() -> None:
     found = wholes(raw({**ANTHROPIC, "input_tokens": INPUT + 1, "output_tokens": OUTPUT + 1}), INCLUSIVE_SCOPE)
     assert found == (INPUT, OUTPUT, ["inconsistent_usage"])
 

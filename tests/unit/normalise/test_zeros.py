@@ -33,7 +33,7 @@ def test_zero_tokens_of_a_call_that_answered_are_unknown(operation: str, sent: d
     assert record["flags"] == []
 
 
-def test_a_total_beside_zeros_is_kept_as_a_bare_one() -> None:
+def test_a_total_with_zeros_is_kept_as_a_bare_one() -> None:
     usage = record_of(CHAT | {INPUT: 0, OUTPUT: 0, TOTAL: 120})["usage"]
     assert usage == {"status": "missing", "other": {"total_tokens": 120}}
 
@@ -56,7 +56,7 @@ def test_a_cost_of_zero_for_unknown_tokens_is_unknown_too() -> None:
         ({INPUT: 0, OUTPUT: 0, "gen_ai.response.cache_hit": True}, (0, 0)),
     ],
 )
-def test_a_zero_beside_what_is_known_stays(sent: dict[str, Any], stated: tuple[int, int]) -> None:
+def test_a_zero_with_what_is_known_stays(sent: dict[str, Any], stated: tuple[int, int]) -> None:
     usage = record_of(CHAT | sent)["usage"]
     assert (usage["status"], usage["input_tokens"], usage["output_tokens"]) == ("reported", *stated)
 

@@ -277,7 +277,7 @@ async def test_without_authentication_the_first_key_shuts_nobody_out(client: Cli
     await listener.close()
 
 
-def test_an_hour_later_a_sender_is_forgotten_and_begins_anew() -> None:
+def test_an_hour_later_a_sender_is_forgotten_and_begins_again() -> None:
     now = [0]
     recent = RecentSenders(lambda: now[0], most=2)
     recent.note("10.0.0.1", "a/1", "/v1/traces")
@@ -326,7 +326,7 @@ def test_of_a_user_agent_its_first_product_is_kept_and_nothing_like_a_key(user_a
 # ---- why nothing arrives
 
 
-async def test_refusals_are_told_to_the_operator_by_reason_and_without_what_was_shown(
+async def test_refusals_are_reported_to_the_operator_by_reason_and_without_what_was_shown(
     start: Start, client: Client, keys: KeyStore
 ) -> None:
     lacking = await made(keys, "events only", EVENT_SCOPE)
@@ -378,7 +378,7 @@ def test_refusals_are_bounded_and_logged_now_and_then() -> None:
     assert refused.status()[0]["reason"] == f"reason {2 * MAX_ENTRIES - 1}"
 
 
-def test_whoever_is_refused_everywhere_in_turn_gets_no_line_for_each_request() -> None:
+def test_one_who_is_refused_everywhere_in_turn_gets_no_line_for_each_request() -> None:
     refused = Refused(lambda: 0)
     with capture_logs() as logs:
         for _ in range(3):

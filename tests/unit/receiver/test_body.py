@@ -77,7 +77,7 @@ async def test_the_limit_holds_after_decompression(serve: Serve, client: Client,
     assert [len(kept.body) for kept in served.intake.kept] == [size] * (status == 200)
 
 
-async def test_a_body_over_a_limit_is_told_which_option_it_is(serve: Serve, client: Client) -> None:
+async def test_the_refusal_of_a_body_over_a_limit_names_the_option(serve: Serve, client: Client) -> None:
     served = await serve(limits=SMALL)
     body = padded(LIMIT + 1)
     for sent, encoding, option in (

@@ -98,7 +98,7 @@ async def test_a_key_that_may_only_beat_beats_for_known_devices_and_makes_no_clo
 
 
 @pytest.mark.parametrize("base", BASES)
-async def test_machines_under_one_id_are_told_apart_where_the_key_may_enrol(rig: Rig, base: str) -> None:
+async def test_machines_under_one_id_are_distinguished_where_the_key_may_enrol(rig: Rig, base: str) -> None:
     key = await rig.key(frozenset({ENROLL_SCOPE, HEARTBEAT_SCOPE}))
     await rig.post(BASES[0], key, {"device_id": "d"})
     for sequence in range(1, 5):

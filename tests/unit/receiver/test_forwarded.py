@@ -123,7 +123,9 @@ def aggregate(number: int, flags: list[str]) -> dict[str, Any]:
 # ---- records
 
 
-async def test_a_record_that_cannot_be_kept_is_told_by_its_index_and_the_others_are_kept(forwarder: Forwarder) -> None:
+async def test_a_record_that_cannot_be_kept_is_reported_by_its_index_and_the_others_are_kept(
+    forwarder: Forwarder,
+) -> None:
     bad = record(2, usage={"status": "reported", "input_tokens": -7})
     told = await forwarder.forward(record(1), bad, "no record", record(3))
     assert told.status == 202
@@ -158,7 +160,7 @@ async def test_an_envelope_whose_records_are_no_list_is_refused(forwarder: Forwa
     assert told.status == 400
 
 
-async def test_records_of_a_blocked_device_are_told_by_their_index_among_bad_ones(forwarder: Forwarder) -> None:
+async def test_records_of_a_blocked_device_are_reported_by_their_index_among_bad_ones(forwarder: Forwarder) -> None:
     blocked = {"attribution": {"device_id": "bad"}}
     assert (await forwarder.ask(DEVICES, {"device_id": "bad"})).status == 200
     await forwarder.states("bad", "blocked")
@@ -196,7 +198,7 @@ async def test_a_metered_event_goes_into_no_total_for_its_gateway_did_that(forwa
     assert forwarder.outcomes("unit_cost")[0] == 0
 
 
-async def test_an_event_that_is_not_sound_is_told_by_its_index(forwarder: Forwarder) -> None:
+async def test_an_event_that_is_not_sound_is_reported_by_its_index(forwarder: Forwarder) -> None:
     told = await forwarder.ask(EVENTS, {"title": "no source"})
     assert (told.status, told.json["rejected"][0]["index"], told.json["rejected"][0]["code"]) == (
         202,
@@ -259,7 +261,7 @@ async def test_a_heartbeat_enrols_nobody_but_asks_for_the_enrolment(forwarder: F
 @pytest.mark.parametrize(
     ("state", "answer"), [("blocked", (403, "device_blocked")), ("quarantined", (422, "enrolment_refused"))]
 )
-async def test_a_device_that_is_refused_is_told_from_a_key_that_is(
+async def test_a_device_that_is_refused_is_distinguished_from_a_key_that_is(
     forwarder: Forwarder, state: str, answer: tuple[int, str]
 ) -> None:
     await forwarder.ask(DEVICES, {"device_id": "odd"})

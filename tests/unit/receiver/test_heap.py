@@ -48,7 +48,7 @@ print((rss_bytes() - before) / held_bytes)
 """
 
 
-def test_what_bodies_that_grew_beside_each_other_held_is_given_back() -> None:
+def test_what_bodies_that_grew_at_the_same_time_held_is_given_back() -> None:
     """60 bodies grow to 3 MB, and all but the last are freed: glibc by itself keeps 0.4 of them."""
     done = subprocess.run([sys.executable, "-c", GROW_AND_FREE], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 0.1

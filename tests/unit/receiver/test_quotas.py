@@ -83,7 +83,7 @@ def test_a_minutes_worth_may_come_at_once_and_then_as_it_fills(clock: Clock) -> 
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**6))
-def test_who_waits_as_told_is_let_in(size: int, taken: int) -> None:
+def test_who_waits_as_asked_is_let_in(size: int, taken: int) -> None:
     clock = Clock()
     quotas, limited = Quotas(clock), key(n_bytes=size)
     charge = quotas.charge(limited)
@@ -183,7 +183,7 @@ def test_a_limit_that_is_changed_holds_from_the_next_request_on(clock: Clock) ->
     assert waits_s(quotas, key(requests=1, n_bytes=5)) == 60, "a limit taken away and set again is no new minute"
 
 
-def test_a_clock_that_stands_still_or_goes_back_gives_nothing(clock: Clock) -> None:
+def test_a_clock_that_stops_or_goes_back_gives_nothing(clock: Clock) -> None:
     quotas, limited = Quotas(clock), key(requests=1)
     quotas.charge(limited)
     clock.s -= 500

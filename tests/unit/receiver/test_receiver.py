@@ -159,7 +159,7 @@ async def test_an_unforeseen_error_is_retryable_counted_apart_and_quotes_nothing
     assert "CANARY" not in json.dumps(logs)
 
 
-async def test_a_key_in_a_malformed_request_is_neither_told_nor_logged(
+async def test_a_key_in_a_malformed_request_is_neither_answered_nor_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = await serve()
@@ -189,7 +189,7 @@ async def test_answers_are_counted_by_route_and_status(serve: Serve, client: Cli
     assert served.receiver.counts.answers == {("/v1/traces", 200): 2, ("/v1/logs", 400): 1, ("none", 404): 1}
 
 
-async def test_a_base_path_stands_before_every_path(serve: Serve, client: Client) -> None:
+async def test_every_path_begins_with_the_base_path(serve: Serve, client: Client) -> None:
     served = await serve(base_path="/otlp/")
     assert await status_of(client, f"{served.url}/otlp/v1/traces") == 200
     assert await status_of(client, f"{served.url}/v1/traces") == 404
@@ -233,7 +233,7 @@ async def test_ipv6_loopback_serves_as_well(serve: Serve, client: Client) -> Non
     assert await status_of(client, f"{served.url}/v1/traces") == 200
 
 
-async def test_without_allowed_origins_a_preflight_tells_nothing(serve: Serve, client: Client) -> None:
+async def test_without_allowed_origins_a_preflight_says_nothing(serve: Serve, client: Client) -> None:
     served = await serve()
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     async with client.options(f"{served.url}/v1/traces", headers=headers) as response:
@@ -307,7 +307,7 @@ async def test_a_device_id_is_one_segment_of_bounded_length(serve: Serve, client
         assert response.status == 404
 
 
-async def test_a_path_that_nobody_serves_is_told_which_are(client: Client, keys: KeyStore) -> None:
+async def test_the_answer_of_a_path_that_nobody_serves_names_those_that_are(client: Client, keys: KeyStore) -> None:
     config = load_config(None, {"listen.http": "127.0.0.1:0", "http.base_path": "/in/"}, {})
     gate = build_gate(config, keys)
     listener = await listen(

@@ -353,7 +353,7 @@ async def test_firehose_is_answered_with_the_id_of_its_request(start: Start, cli
     assert (status, answer["requestId"]) == (200, "ed4acda5-034f-9f42-bba1-f29aea6d7d8f")
 
 
-def test_an_answer_tells_what_was_ignored() -> None:
+def test_an_answer_states_what_was_ignored() -> None:
     assert accepted(Receipt(3, ())) == {"accepted": 3, "rejected": []}
     assert accepted(Receipt(3, (), ignored=2)) == {"accepted": 3, "rejected": [], "ignored": 2}
     told = accepted(Receipt(2, (), ignored=2))

@@ -73,7 +73,7 @@ def test_what_was_taken_after_a_refusal_decides() -> None:
     assert state_of(Sent().took(1, 1).refused("too_large", KEY)) == "refused"
 
 
-def test_items_without_a_call_are_told_from_none() -> None:
+def test_items_without_a_call_are_distinguished_from_none() -> None:
     assert state_of(Sent().took(3, 0)) == "no_calls"
     assert state_of(Sent().took(0, 0)) == "no_calls"
     assert state_of(Sent().took(3, 1, key="another")) == "waiting"

@@ -66,7 +66,7 @@ def test_a_line_that_a_shipper_wrapped_says_the_same() -> None:
         assert record("agentgateway", wrapped) == record("agentgateway", JSON_LINE)
 
 
-async def test_a_request_told_by_its_line_and_by_its_span_is_one_record() -> None:
+async def test_a_request_reported_by_its_line_and_by_its_span_is_one_record() -> None:
     span = (CORPUS / "gateways/agentgateway/otlp_request_span.json").read_bytes()
     line = orjson.dumps({**JSON_LINE, "route": "from-the-line"})
     sent = [(span, "/v1/traces", "application/json", ""), (line, "/v1/sources/agentgateway", "application/json", "")]
@@ -100,7 +100,7 @@ def test_a_failure_is_named_by_its_reason_and_a_sentence_is_dropped() -> None:
     assert "CANARY" not in str(found)
 
 
-def test_a_line_without_time_stands_at_its_receipt() -> None:
+def test_a_line_without_time_has_that_of_its_receipt() -> None:
     assert (
         "received_time"
         in record("agentgateway", b"info request gen_ai.request.model=m gen_ai.usage.input_tokens=4")["flags"]

@@ -58,7 +58,7 @@ def test_a_hook_with_its_cost_is_a_call() -> None:
     assert "CANARY" not in all_text(out)
 
 
-def test_the_providers_answer_tells_whether_the_input_holds_the_cache() -> None:
+def test_the_providers_answer_states_whether_the_input_holds_the_cache() -> None:
     usage = {"input_tokens": 57, "output_tokens": 231, "cached_tokens": 4096, "cache_creation_input_tokens": 2048}
     answer = {
         "id": "msg_1",

@@ -86,7 +86,7 @@ def test_tokens_that_every_row_of_a_call_repeats_are_counted_once() -> None:
     assert (len(out.calls.calls), out.calls.suppressed) == (1, {"split_message": 2})
 
 
-def test_a_row_comes_to_one_record_whether_its_call_is_told_whole_or_in_parts() -> None:
+def test_a_row_comes_to_one_record_whether_its_call_is_reported_whole_or_in_parts() -> None:
     assert record("azure-apim", ROW)["record_id"] == record("azure-apim", {**ROW, "SequenceNumber": 4})["record_id"]
 
 

@@ -153,7 +153,7 @@ def test_the_input_excludes_what_the_cache_gave_and_took() -> None:
     assert (found["duration_ms"], found["time_to_first_token_ms"], found["response_id"]) == (3037, 635, "msg_bdrk_1")
 
 
-def test_request_metadata_tells_who_and_nothing_else() -> None:
+def test_request_metadata_says_who_and_nothing_else() -> None:
     said = {
         "team": "t",
         "user": "ana",

@@ -74,7 +74,7 @@ def test_columns_in_the_clear_are_read() -> None:
     assert "CANARY" not in all_text(out)
 
 
-def test_events_are_told_apart_by_what_only_one_of_them_has() -> None:
+def test_events_are_distinguished_by_what_only_one_of_them_has() -> None:
     other = {**SEALED, "iv": "aXYy"}
     ids = [
         found["record_id"]

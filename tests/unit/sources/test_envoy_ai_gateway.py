@@ -74,7 +74,7 @@ def test_calls_that_share_a_propagated_request_id_are_several_and_a_repeat_is_on
     assert ids[0] == ids[2] != ids[1]
 
 
-def test_the_override_is_what_the_backend_was_asked_for_and_the_path_tells_the_operation() -> None:
+def test_the_override_is_what_the_backend_was_asked_for_and_the_path_states_the_operation() -> None:
     found = record(
         "envoy-ai-gateway",
         {**LINE, "genai_model_name": "fast", "genai_model_name_override": "text-embedding-3-small",

@@ -113,7 +113,7 @@ def test_without_a_mapping_the_usual_names_are_read() -> None:
         ({"cost": [""]}, "cost: needs a path"),
     ],
 )
-def test_a_mapping_that_cannot_be_says_what_to_mend(fields: dict[str, Any], told: str) -> None:
+def test_a_mapping_that_cannot_be_says_what_to_correct(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=r"field|path") as fault:
         mapping_of({"fields": fields})
     assert str(fault.value).startswith(told)

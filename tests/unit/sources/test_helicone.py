@@ -90,7 +90,7 @@ def test_the_providers_answer_goes_before_helicones_own_counts() -> None:
     assert "CANARY" not in all_text(out)
 
 
-def test_a_report_without_a_time_stands_at_its_receipt() -> None:
+def test_a_report_without_a_time_has_that_of_its_receipt() -> None:
     found = record("helicone", webhook(OPENAI))
     assert (found["started_at"], found["flags"], found["duration_ms"]) == (CONTEXT.received_at, ["received_time"], 1500)
 
@@ -211,7 +211,7 @@ def test_what_geminis_tools_read_is_input_where_the_total_holds_it(total: int, r
     assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (read, 90)
 
 
-def test_an_answer_cut_inside_an_emoji_tells_its_usage() -> None:
+def test_an_answer_cut_inside_an_emoji_states_its_usage() -> None:
     answer = '{"id": "chatcmpl-9", "choices": [{"message": "CANARY \\ud83d"}], "usage": {"prompt_tokens": 7, "completion_tokens": 5}}'
     made = record("helicone", webhook(answer))
     assert (made["response_id"], made["usage"]["input_tokens"]) == ("chatcmpl-9", 7)

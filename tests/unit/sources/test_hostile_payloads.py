@@ -85,7 +85,7 @@ def test_any_value_in_any_place_has_a_outcome(name: str, payload: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "payload"), PAYLOADS, ids=IDS)
-def test_a_sentence_beside_or_under_any_field_goes_no_further(name: str, payload: Any) -> None:
+def test_a_sentence_next_to_or_under_any_field_goes_no_further(name: str, payload: Any) -> None:
     """In every object under a name of its own, and instead of every list and
     object, and of every number.
     """

@@ -68,7 +68,7 @@ def test_the_newer_fields_split_the_usage_and_time_the_first_token() -> None:
     assert found["duration_ms"] == 2679
 
 
-def test_requests_without_text_tell_input_tokens() -> None:
+def test_requests_without_text_state_input_tokens() -> None:
     usage = {
         "input_tokens": 50,
         "output_tokens": 4160,

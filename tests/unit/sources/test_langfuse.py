@@ -189,7 +189,7 @@ def test_usage_details_go_before_the_older_usage() -> None:
     assert record("langfuse", batch(create(**both)))["usage"]["input_tokens"] == 8
 
 
-def test_costs_are_summed_where_no_total_is_told() -> None:
+def test_costs_are_summed_where_no_total_is_reported() -> None:
     found = record("langfuse", batch(create(), update(costDetails={"input": 0.125, "output": 0.25})))
     assert found["cost"]["amount"] == "0.375"
 
@@ -242,7 +242,7 @@ def test_steps_scores_logs_and_unknown_types_are_no_calls() -> None:
     assert len(out.answer["successes"]) == len(events)  # type: ignore[arg-type]
 
 
-def test_the_answer_names_each_event_and_what_to_mend() -> None:
+def test_the_answer_names_each_event_and_what_to_correct() -> None:
     events = [
         create(),
         "CANARY",

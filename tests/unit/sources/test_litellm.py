@@ -117,7 +117,7 @@ def failure(**changes: Any) -> dict[str, Any]:
 # ---- one call
 
 
-def test_a_success_is_a_call_with_all_that_it_tells() -> None:
+def test_a_success_is_a_call_with_all_that_it_states() -> None:
     found = record("litellm", payload())
     assert found["usage"] == {
         "status": "reported",
@@ -255,7 +255,7 @@ def test_the_answers_model_counts_unless_it_is_the_alias() -> None:
 # ---- who, trace, session
 
 
-def test_the_end_user_stands_in_where_the_key_has_no_user() -> None:
+def test_the_end_user_is_used_where_the_key_has_no_user() -> None:
     assert record("litellm", payload(metadata={"user_api_key_user_id": None}))["attribution"]["user"] == "enduser-1"
 
 
@@ -380,7 +380,7 @@ def test_a_batch_counts_when_it_is_done_once_however_often_it_is_asked_for() -> 
     assert (first["batch"], first["request_model"]) == (True, "gpt-4o-mini")
 
 
-def test_a_passed_through_request_is_a_call_where_it_tells_usage() -> None:
+def test_a_passed_through_request_is_a_call_where_it_states_usage() -> None:
     silent: dict[str, Any] = {
         "prompt_tokens": 0,
         "completion_tokens": 0,
@@ -399,7 +399,7 @@ def test_every_call_type_of_the_product_is_known() -> None:
     assert {sent for sent in left_open if call_type(sent).kind == "open"} == left_open
 
 
-def test_images_tell_no_tokens_and_are_calls_all_the_same() -> None:
+def test_images_state_no_tokens_and_are_calls_all_the_same() -> None:
     silent: dict[str, Any] = {
         "prompt_tokens": 0,
         "completion_tokens": 0,
@@ -632,7 +632,7 @@ def test_any_value_in_any_place_has_a_outcome(sent: Any) -> None:
 
 
 @pytest.mark.parametrize("sent", SHAPES, ids=["success", "failure", "older", "daily", "row"])
-def test_a_sentence_beside_or_under_any_field_goes_no_further(sent: Any) -> None:
+def test_a_sentence_next_to_or_under_any_field_goes_no_further(sent: Any) -> None:
     for path in places(sent):
         value: Any = sent
         for step in path:
@@ -673,7 +673,7 @@ def test_several_apis_of_a_provider_are_one_provider(sent: str, expected: str) -
     )
 
 
-def test_an_older_version_tells_the_parts_in_its_response() -> None:
+def test_an_older_version_states_the_parts_in_its_response() -> None:
     sent = payload(metadata={"usage_object": None}, response={"choices": [{"message": "CANARY"}], "usage": USAGE})
     usage = record("litellm", sent)["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["reasoning_output_tokens"]) == (

@@ -82,7 +82,7 @@ async def test_results_of_other_dimensions_are_other_sums() -> None:
     assert sum(x["usage"]["input_tokens"] for x in found) == 2000
 
 
-async def test_audio_stands_beside_the_text() -> None:
+async def test_audio_is_counted_with_the_text() -> None:
     (found,) = await aggregates(
         page({**BUCKET, "results": [{**RESULT, "input_audio_tokens": 50, "output_audio_tokens": 7}]})
     )

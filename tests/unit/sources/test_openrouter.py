@@ -61,7 +61,7 @@ def test_a_row_counts_by_the_providers_own_tokens() -> None:
     assert "CANARY" not in all_text(out)
 
 
-def test_without_native_counts_the_others_stand_in() -> None:
+def test_without_native_counts_the_others_are_used() -> None:
     found = record(
         "openrouter",
         row(

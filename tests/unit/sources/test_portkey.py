@@ -139,7 +139,7 @@ def test_the_older_flat_columns_are_read() -> None:
     assert (found["response_id"], found["attribution"]["user"]) == ("chatcmpl-2", "user-bo")
 
 
-def test_rows_may_stand_in_an_envelope_or_one_a_line() -> None:
+def test_rows_may_be_in_an_envelope_or_one_a_line() -> None:
     assert len(read("portkey", {"object": "list", "data": [row(), row(id="2"), 3]}).calls.calls) == 2
     body = b"\n".join(orjson.dumps(each) for each in (row(), row(id="2")))
     assert len(read("portkey", body).calls.calls) == 2

@@ -89,7 +89,7 @@ async def test_a_day_that_shrank_takes_nothing_back_and_counts_nothing_twice(rig
     assert found["usage"]["input_tokens"] == 1
 
 
-async def test_what_was_told_is_known_after_a_restart_and_weeks_later(rig: MetricsRig) -> None:
+async def test_what_was_reported_is_known_after_a_restart_and_weeks_later(rig: MetricsRig) -> None:
     row = day(rig)
     await send(rig, row)
     await rig.reopen()
@@ -100,7 +100,7 @@ async def test_what_was_told_is_known_after_a_restart_and_weeks_later(rig: Metri
     assert await send(rig, row) == []
 
 
-async def test_rows_that_only_an_unsent_dimension_tells_apart_are_added(rig: MetricsRig) -> None:
+async def test_rows_that_only_an_unsent_dimension_distinguishes_are_added(rig: MetricsRig) -> None:
     (found,) = await send(
         rig, day(rig), day(rig, prompt_tokens="1", completion_tokens="2", cache_read_tokens="0", api_requests="1")
     )
@@ -115,7 +115,7 @@ async def test_keys_models_and_days_are_sums_of_their_own(rig: MetricsRig) -> No
     assert sum(found["calls"] for found in out) == 400
 
 
-async def test_days_are_suppressed_where_the_same_key_tells_of_each_call(rig: MetricsRig) -> None:
+async def test_days_are_suppressed_where_the_same_key_reports_each_call(rig: MetricsRig) -> None:
     now = rig.clock.now_ms / 1000
     call = payload(startTime=now - 1, endTime=now, completionStartTime=now)
     await rig.intake.source("litellm", orjson.dumps(call), sender=PROXY)
@@ -146,7 +146,7 @@ async def test_where_both_exports_come_the_one_with_tokens_counts(rig: MetricsRi
     assert "input_tokens" in out[0]["usage"]
 
 
-def test_an_export_without_tokens_tells_calls_and_cost() -> None:
+def test_an_export_without_tokens_states_calls_and_cost() -> None:
     focus = {
         "BilledCost": "0.07",
         "ChargePeriodStart": "2026-11-19T00:00:00Z",
@@ -171,6 +171,6 @@ def test_a_cost_that_can_be_none_is_rejected_with_its_row(cost: Any) -> None:
     assert [(x.reason, x.position) for x in out.rejected] == [("invalid_value", "data[0]")]
 
 
-def test_a_row_that_tells_no_number_is_ignored() -> None:
+def test_a_row_that_states_no_number_is_ignored() -> None:
     out = read("litellm", {"time/usage_start": "2026-11-19T00:00:00", "resource/tag:model": "m"}).measured
     assert (out.items, out.ignored) == (1, 1)

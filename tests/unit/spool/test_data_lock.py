@@ -65,7 +65,7 @@ def test_nothing_is_written_before_the_lock_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "a link"])
-def test_a_lost_lock_file_is_made_anew_once(tmp_path: Path, how: str) -> None:
+def test_a_lost_lock_file_is_made_again_once(tmp_path: Path, how: str) -> None:
     data_dir, target = tmp_path / "data", tmp_path / "precious"
     data_dir.mkdir()
     target.write_text("kept as it is")

@@ -35,7 +35,7 @@ def test_it_is_at_least_a_second_and_at_most_five_minutes() -> None:
     assert (drain.wait_s(1), drain.wait_s(10**9)) == (1, 300)
 
 
-def test_what_drained_long_ago_tells_nothing() -> None:
+def test_what_drained_long_ago_says_nothing() -> None:
     clock = Seconds()
     drain = Drain(clock)
     draining(clock, drain, bytes_per_s=1000, seconds=25)

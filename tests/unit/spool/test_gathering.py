@@ -60,7 +60,7 @@ def test_the_writer_sleeps_until_the_iteration_ends_and_is_woken_once() -> None:
     assert gathering.waiting.is_set()
 
 
-def test_what_comes_after_the_writer_took_all_wakes_it_anew() -> None:
+def test_what_comes_after_the_writer_took_all_wakes_it_again() -> None:
     iteration = Iteration()
     gathering = iteration.gathering
     iteration.add()

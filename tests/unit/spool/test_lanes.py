@@ -153,7 +153,7 @@ async def test_settling_drops_and_replaces_and_the_figures_move_in_all_lanes(dat
     await spool.close()
 
 
-async def test_a_change_is_counted_once_however_often_it_is_told(data_dir: Path) -> None:
+async def test_a_change_is_counted_once_however_often_it_is_reported(data_dir: Path) -> None:
     spool = opened(data_dir)
     await append(spool, [b"0", b"1"])
     await append(spool, [b"2"])
@@ -327,7 +327,7 @@ class TestUpkeep:
         await spool.close()
         assert (data_dir / "spool.db").stat().st_size < 600_000
 
-    async def test_the_oldest_pending_record_tells_its_age(self, week: SqliteSpool, clock: Clock) -> None:
+    async def test_the_oldest_pending_record_has_its_age(self, week: SqliteSpool, clock: Clock) -> None:
         start_ms = clock.now_ms
         await append(week, [b"1"])
         clock.now_ms += 50

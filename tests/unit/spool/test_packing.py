@@ -112,7 +112,7 @@ async def test_a_chunk_takes_less_of_the_disk_than_its_records(spool: SqliteSpoo
     assert await drained(spool, max_records=33) == records
 
 
-async def test_chunks_of_an_earlier_layout_are_read_beside_compressed_ones(data_dir: Path) -> None:
+async def test_chunks_of_an_earlier_layout_are_read_with_compressed_ones(data_dir: Path) -> None:
     spool = open_spool(data_dir)
     records = [record(n) for n in range(60)]
     await append(spool, records[:20])

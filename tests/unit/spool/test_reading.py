@@ -28,7 +28,7 @@ async def test_what_waits_for_an_exporter_stays_when_the_counts_are_read(data_di
         await again.close()
 
 
-async def test_a_running_spool_and_a_damaged_one_are_told_apart(
+async def test_a_running_spool_and_a_damaged_one_are_distinguished(
     spool: SqliteSpool, data_dir: Path, tmp_path: Path
 ) -> None:
     await append(spool, [b"1"])

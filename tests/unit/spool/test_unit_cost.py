@@ -135,7 +135,7 @@ async def test_a_total_that_comes_to_nothing_is_deleted(rig: UnitRig) -> None:
     await rig.close()
 
 
-async def test_replace_and_delete_of_a_sender_stand_for_what_came_before(rig: UnitRig) -> None:
+async def test_replace_and_delete_of_a_sender_cover_what_came_before(rig: UnitRig) -> None:
     await rig.keep(metered(1))
     await rig.keep(metered(50, operation="replace"), metered(2))
     await rig.keep(metered(9, place("gone")), metered(operation="delete", at=place("gone")))
@@ -245,7 +245,7 @@ async def test_a_stream_keeps_its_shape_and_a_refused_request_leaves_nothing(rig
     await rig.close()
 
 
-async def test_a_repeat_counts_once_and_what_says_something_else_is_told(rig: UnitRig) -> None:
+async def test_a_repeat_counts_once_and_what_says_something_else_is_reported(rig: UnitRig) -> None:
     mark = RepeatKey(b"k" * 16, b"c" * 8)
     assert await rig.keep(metered(1), metered(2), mark=mark) == "kept"
     await rig.reopen()
@@ -263,7 +263,7 @@ async def test_a_repeat_counts_once_and_what_says_something_else_is_told(rig: Un
     await rig.close()
 
 
-async def test_a_dead_letter_stands_for_all_its_records_and_goes_back_as_the_total_is_now(rig: UnitRig) -> None:
+async def test_a_dead_letter_represents_all_its_records_and_goes_back_as_the_total_is_now(rig: UnitRig) -> None:
     await rig.keep(metered(1), metered(2))
     await rig.lane.learn_base(STREAM, [BaseRecord(place("foreign"), Decimal(5))])
     batch = await rig.frozen()

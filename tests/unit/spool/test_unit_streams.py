@@ -97,7 +97,7 @@ async def test_a_new_stream_of_the_name_waits_for_the_deletion_and_the_block_and
     assert [str(value) for (stream, *_), value in rig.far.values.items() if stream == STREAM] == ["3"]
 
 
-async def test_a_stream_is_made_anew_after_its_deletion_and_the_block(rig: UnitRig) -> None:
+async def test_a_stream_is_made_again_after_its_deletion_and_the_block(rig: UnitRig) -> None:
     await rig.keep(metered(1))
     await rig.ship()
     await delete(rig)
@@ -109,7 +109,7 @@ async def test_a_stream_is_made_anew_after_its_deletion_and_the_block(rig: UnitR
     assert rig.far.streams[STREAM]["kind"] == "metric"
 
 
-async def test_a_batch_under_way_ends_before_the_deletion_goes_out_and_stands_for_nothing(rig: UnitRig) -> None:
+async def test_a_batch_under_way_ends_before_the_deletion_goes_out_and_represents_nothing(rig: UnitRig) -> None:
     await rig.keep(metered(1))
     under_way = await rig.frozen()
     await delete(rig)

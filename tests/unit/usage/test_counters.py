@@ -34,7 +34,7 @@ def test_series_beyond_the_bound_are_other_for_good(monkeypatch: pytest.MonkeyPa
     assert values.costs[OTHERS, "USD"] == 3
 
 
-def test_currencies_are_told_apart_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_currencies_are_distinguished_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "MOST_CURRENCIES", 2)
     made = UsageCounters()
     made.add(counted(of("a"), of("a", currency="EUR"), of("a", currency="ZZZ")).sums)

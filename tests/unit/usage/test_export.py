@@ -52,7 +52,7 @@ def test_what_is_beyond_the_bound_is_a_row_of_its_own() -> None:
     assert (rows[-1]["model"], rows[-1]["absent"]) == (None, "provider=other model=other team=other")
 
 
-def test_a_cost_beyond_the_bound_stands_alone_where_no_call_is_left() -> None:
+def test_a_cost_beyond_the_bound_is_listed_alone_where_no_call_is_left() -> None:
     costs = {"EUR": "0.75", "USD": "1.000000000000000001"}
     rows = list(rows_of(answer(EURO, total=sums(3, costs, input_tokens=100, output_tokens=20)), GROUPS))
     assert [(row["cost"], row["currency"], row["calls"]) for row in rows[2:]] == [(Decimal("0.25"), "EUR", 0)]

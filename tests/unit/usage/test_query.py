@@ -105,7 +105,7 @@ async def test_money_is_exact_and_currencies_are_never_added(database: Database,
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)
-async def test_each_dimension_is_told_apart(database: Database, queries: UsageQueries, dimension: Dimension) -> None:
+async def test_each_dimension_is_distinguished(database: Database, queries: UsageQueries, dimension: Dimension) -> None:
     await add(database, with_name(dimension, "one"), with_name(dimension, "two"), with_name(dimension, None))
     found = await queries.by(dimension, within=TODAY)
     assert {group.names[0]: group.sums.calls for group in found.groups} == {"one": 1, "two": 1, Absent.UNKNOWN: 1}
@@ -121,7 +121,7 @@ def with_name(dimension: Dimension, name: str | None) -> dict[str, Any]:
     return record(**{dimension: name}) if dimension in {"provider", "operation"} else of(attribution={dimension: name})
 
 
-async def test_groups_stand_by_cost_and_unknown_costs_last(database: Database, queries: UsageQueries) -> None:
+async def test_groups_are_listed_by_cost_and_unknown_costs_last(database: Database, queries: UsageQueries) -> None:
     await add(database, of("a", cost="1"), of("b", cost="2.000000000001"), of("c", cost="2"), of("d", cost=None))
     found = await queries.by("team", within=TODAY)
     assert costs(found) == {("b",): "2.000000000001", ("c",): "2", ("a",): "1", ("d",): None}
@@ -368,7 +368,7 @@ async def test_users_leave_room_for_models_and_currencies(
     assert found.total.costs["EUR"] == 1000
 
 
-async def test_a_model_that_costs_nothing_stands_beside_one_that_costs(
+async def test_a_model_that_costs_nothing_is_listed_with_one_that_costs(
     database: Database, queries: UsageQueries
 ) -> None:
     await add(database, of(response_model="paid"), of(response_model="free", cost="0"))
@@ -377,7 +377,7 @@ async def test_a_model_that_costs_nothing_stands_beside_one_that_costs(
     assert found.rest is None
 
 
-async def test_the_interface_asks_beside_the_page(database: Database) -> None:
+async def test_the_interface_asks_in_place_of_the_page(database: Database) -> None:
     queries, ended = UsageQueries(database, now_ms=lambda: NOW_MS), threading.Event()
     slow_page = asyncio.create_task(database.read(lambda _: ended.wait(30)))
     try:

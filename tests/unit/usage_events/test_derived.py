@@ -35,7 +35,7 @@ def value_of(measure: str, **changes: Any) -> Decimal | None:
     return None if event is None or event.metered is None else event.metered.change.value
 
 
-def test_a_record_adds_what_is_measured_to_the_place_of_whoever_caused_it() -> None:
+def test_a_record_adds_what_is_measured_to_the_place_of_its_cause() -> None:
     event = derived(record(), PER_TEAM)
     assert event is not None
     assert event.metered is not None

@@ -119,7 +119,7 @@ def event(**changes: object) -> dict[str, object]:
 # ---- unit cost
 
 
-async def test_a_sound_request_is_kept_and_told(sender: Sender) -> None:
+async def test_a_sound_request_is_kept_and_answered(sender: Sender) -> None:
     for path, record in ((ALLOCATION, hourly()), (METRIC, daily())):
         for operation in ("sum", "replace"):
             told = await sender.records(f"{path}/{operation}", record, record)
@@ -186,7 +186,7 @@ async def test_a_fault_in_an_allocation_record_refuses_all_and_names_record_and_
         ({"associated_cost": {f"custom:{n}": "x" for n in range(6)}}, "too_many_dimensions"),
     ],
 )
-async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[str, object], code: str) -> None:
+async def test_a_fault_in_a_metric_record_is_reported(sender: Sender, changes: dict[str, object], code: str) -> None:
     assert (await sender.records(f"{METRIC}/replace", daily(**changes))).error == (
         400,
         code,
@@ -194,7 +194,7 @@ async def test_a_fault_in_a_metric_record_is_told(sender: Sender, changes: dict[
     )
 
 
-async def test_a_record_of_the_other_kind_is_told_by_its_field_and_sent_to_the_other_path(sender: Sender) -> None:
+async def test_a_record_of_the_other_kind_is_reported_by_its_field_and_sent_to_the_other_path(sender: Sender) -> None:
     told = await sender.records(f"{ALLOCATION}/sum", hourly(), daily(secret="s3cret"))
     assert told.error == (
         400,
@@ -213,7 +213,7 @@ async def test_a_record_of_the_other_kind_is_told_by_its_field_and_sent_to_the_o
     assert message.endswith("a metric record's are timestamp, granularity, associated_cost, value")
 
 
-async def test_a_field_of_neither_kind_is_told_by_its_place_for_its_name_may_be_a_secret(sender: Sender) -> None:
+async def test_a_field_of_neither_kind_is_reported_by_its_place_for_its_name_may_be_a_secret(sender: Sender) -> None:
     message = (await sender.records(f"{METRIC}/sum", daily(**{"sk-s3cret": 1}))).error[2]
     assert message.startswith("records[0]: its field 4: ")
     assert "s3cret" not in message
@@ -268,7 +268,7 @@ async def test_a_conflict_names_the_record_the_field_and_the_shape_that_the_stre
     assert sender.edge["rejected"] == 8
 
 
-async def test_a_conflict_of_an_event_is_told_in_its_own_fields_with_the_shape_that_the_stream_has(
+async def test_a_conflict_of_an_event_is_reported_in_its_own_fields_with_the_shape_that_the_stream_has(
     sender: Sender,
 ) -> None:
     metered = {"stream": "shaped", "value": 1}
@@ -429,7 +429,7 @@ async def test_streams_are_as_many_as_the_operator_allows_and_dimensions_may_be_
         ({"metadata": {"stream": "s", "value": 1}, "timestamp": "2026-01-07T10:00:00Z"}, "future_timestamp"),
     ],
 )
-async def test_an_event_that_the_service_would_refuse_is_told_and_the_others_are_kept(
+async def test_an_event_that_the_service_would_refuse_is_reported_and_the_others_are_kept(
     sender: Sender, changes: dict[str, object], reason: str
 ) -> None:
     told = await sender.post("/v1/events", [event(), event(**changes)])
@@ -441,7 +441,7 @@ async def test_an_event_that_the_service_would_refuse_is_told_and_the_others_are
     assert sender.gateway.spool.reasons()[f"rejected.{reason}"] == 1
 
 
-async def test_a_field_with_a_bracket_that_is_none_of_an_events_is_told_by_its_place(sender: Sender) -> None:
+async def test_a_field_with_a_bracket_that_is_none_of_an_events_is_reported_by_its_place(sender: Sender) -> None:
     told = await sender.post("/v1/events", event(**{"sk-s3cret": "<b>"}))
     assert told.json["rejected"][0]["message"].startswith("its field 3: no text")
     assert "s3cret" not in told.error[2]
@@ -455,7 +455,7 @@ async def test_a_field_with_a_bracket_that_is_none_of_an_events_is_told_by_its_p
         (None, "not_an_object"),
     ],
 )
-async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_of_each(
+async def test_where_every_event_is_rejected_the_answer_is_an_error_that_reports_each(
     sender: Sender, sent: object, reason: str
 ) -> None:
     told = await sender.post("/v1/events", [sent, {"title": "no source"}])
@@ -468,7 +468,7 @@ async def test_where_every_event_is_rejected_the_answer_is_an_error_that_tells_o
     assert upstream.code == reason
 
 
-async def test_a_repeat_beside_rejected_events_is_no_error(sender: Sender) -> None:
+async def test_a_repeat_with_rejected_events_is_no_error(sender: Sender) -> None:
     repeated = event(metadata={"event_id": "e"})
     await sender.post("/v1/events", repeated)
     told = await sender.post("/v1/events", [repeated, None])
@@ -521,7 +521,7 @@ async def test_a_fault_of_ndjson_names_its_line_also_where_the_stream_finds_it(s
     ]
 
 
-async def test_events_that_are_no_list_are_told_so(sender: Sender) -> None:
+async def test_events_that_are_no_list_are_refused_as_such(sender: Sender) -> None:
     told = await sender.post("/v1/events", {"events": {}})
     assert told.error == (400, "bad_payload", "events: it must be a list")
     assert (await sender.post("/v1/events", event(events={}))).status == 202, "a field that is dropped"
@@ -553,7 +553,7 @@ async def test_an_event_that_comes_again_counts_once_over_restarts(tmp_path: Pat
         assert told.json == {"accepted": 1, "rejected": [], "duplicate": expected}
 
 
-async def test_an_event_id_beside_the_title_is_the_id_in_the_metadata(sender: Sender) -> None:
+async def test_an_event_id_with_the_title_is_the_id_in_the_metadata(sender: Sender) -> None:
     by_title, by_both = event(event_id="e-1"), event(event_id="e-1", metadata={"event_id": "e-1"})
     assert (await sender.post("/v1/events", by_title)).json["accepted"] == 1
     for again in (by_title, event(metadata={"event_id": "e-1"}), by_both):

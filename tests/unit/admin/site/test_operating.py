@@ -7,7 +7,7 @@ from gateway.keys.errors import InvalidKey
 from gateway.keys.requests import NewKey
 
 
-def test_each_fault_of_a_body_stands_at_its_field() -> None:
+def test_each_fault_of_a_body_is_at_its_field() -> None:
     body = {"name": "x", "labels": {"team": ""}, "limits": {"bytes_per_minute": 0}, "managed": ["a"], "scopes": ["b"]}
     with pytest.raises(InvalidKey) as refused:
         NewKey.checked(body)

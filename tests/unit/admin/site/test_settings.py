@@ -40,7 +40,7 @@ def by_option(config: Config) -> dict[str, Setting]:
     return {each.option: each for each in settings_of(config)}
 
 
-def test_each_option_stands_once_with_where_it_was_set(tmp_path: Path) -> None:
+def test_each_option_is_listed_once_with_where_it_was_set(tmp_path: Path) -> None:
     config = loaded(tmp_path, FILE, TELEMETRY_GATEWAY_LOG_FORMAT="json")
     found = by_option(config)
     assert list(found) == list(options_of(config, "json"))
@@ -112,5 +112,5 @@ def test_the_defaults_of_a_profile_are_from_it(tmp_path: Path) -> None:
         ("upstream.knows_event_ids", True, "true"),
     ],
 )
-def test_a_value_stands_as_in_the_file(name: str, value: object, text: str) -> None:
+def test_a_value_is_shown_as_in_the_file(name: str, value: object, text: str) -> None:
     assert value_text(name, value) == text
