@@ -24,7 +24,7 @@ from tests.support.metrics import export
 from tests.support.metrics_rig import MetricsRig
 from tests.support.polling import HANGS_S
 from tests.support.ports import free_port
-from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balanced, drained, frozen, open_spool
+from tests.support.spool_rig import SETTINGS, Clock, Rig, append, assert_balanced, copied, drained, frozen, open_spool
 
 DAY_MS = 86_400_000
 YEARS_MS = 10 * 365 * DAY_MS
@@ -83,9 +83,10 @@ async def test_after_a_kill_the_last_acceptance_has_the_time(tmp_path: Path, clo
     """Nothing was noted since the start: the times of the records are what is left of it."""
     spool = open_spool(tmp_path / "a", clock, settings=WEEK)
     await append(spool, [b"1"])
-    spool._lock.close()  # as a kill would
+    killed = copied(tmp_path / "a", tmp_path / "killed")
+    await spool.close()
     clock.wrong_ms = wrong_ms
-    survivor = open_spool(tmp_path / "a", clock, settings=WEEK)
+    survivor = open_spool(killed, clock, settings=WEEK)
     await survivor.run_maintenance()
     assert survivor.depth(AI_TELEMETRY).expired == 0
     assert await drained(survivor) == [b"1"]

@@ -318,10 +318,10 @@ async def test_a_stream_has_one_request_under_way_while_others_go_on(
 
 
 async def test_more_records_than_the_rate_allows_wait(
-    rig: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+    rig: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("exporters.cost_service.unit_cost.RECORDS_BURST", 1)
     exporter = exporter_of(rig, client, clock, records_per_s=10)
-    exporter._rate._tokens = 1.0  # the burst is spent
     items = tuple(
         orjson.dumps({"stream": "s", "kind": "metric", "operation": "replace", "record": {"n": n}}) for n in range(21)
     )

@@ -434,20 +434,25 @@ async def test_a_client_of_http_1_reads_which_port_it_wants(gateway: Gateway, ch
     assert await called(channel, call_span("a", (1, 1))) == b""
 
 
-async def test_a_deadline_during_the_commit_keeps_the_message_once(
-    gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The append goes on without its sender; the repeat is a duplicate."""
+def held_append(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
+    """What lets appends go on, and what is set once one waits."""
     go, waits = asyncio.Event(), asyncio.Event()
-    pipeline = gateway.intake.pipeline
-    append = pipeline._count_and_append
+    append = gateway.intake.pipeline._count_and_append
 
     async def slow_append(*arguments: Any) -> None:
         waits.set()
         await go.wait()
         await append(*arguments)
 
-    monkeypatch.setattr(pipeline, "_count_and_append", slow_append)
+    monkeypatch.setattr(gateway.intake.pipeline, "_count_and_append", slow_append)
+    return go, waits
+
+
+async def test_a_deadline_during_the_commit_keeps_the_message_once(
+    gateway: Gateway, channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The append goes on without its sender; the repeat is a duplicate."""
+    go, waits = held_append(gateway, monkeypatch)
     body = call_span("late", (1, 1))
     late = await refused(channel, body, timeout_s=2)
     assert late.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -464,15 +469,7 @@ async def test_stopping_answers_what_is_under_way_and_takes_nothing_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = await Gateway.start(load_config(None, options(tmp_path, **LIMITS), {}))
-    go, waits = asyncio.Event(), asyncio.Event()
-    append = gateway.intake.pipeline._count_and_append
-
-    async def slow_append(*arguments: Any) -> None:
-        waits.set()
-        await go.wait()
-        await append(*arguments)
-
-    monkeypatch.setattr(gateway.intake.pipeline, "_count_and_append", slow_append)
+    go, waits = held_append(gateway, monkeypatch)
     async with aio.insecure_channel(target(gateway)) as channel:
         watching = HealthStub(channel).Watch(HealthCheckRequest())
         assert (await watching.read()).status == HealthCheckResponse.SERVING
