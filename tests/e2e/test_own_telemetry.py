@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from gateway.admin.parts import PARTS
 from gateway.app import Gateway
 from gateway.config.draft import ConfigFaults
 from gateway.config.loader import load_config
@@ -190,7 +191,9 @@ async def test_an_endpoint_that_is_gone_changes_nothing(tmp_path: Path, protocol
     endpoint = f"http://127.0.0.1:{free_port()}"
     async with running_gateway(tmp_path, **options(endpoint, protocol=protocol)) as running:
         await send_calls(running)
-        await until_true(lambda: running._pushes["metrics", "failed"] > 0, what="a push failed")
+        registry, failed = running.admin[PARTS].registry, {"signal": "metrics", "outcome": "failed"}
+        name = "telemetry_gateway_own_telemetry_pushes_total"
+        await until_true(lambda: bool(registry.get_sample_value(name, failed)), what="a push failed")
         edge = running.spool.edge()
         assert (edge["received"], edge["kept"]) == (2, 2)
         began_s = time.monotonic()

@@ -128,7 +128,7 @@ async def test_a_key_is_named_and_a_request_without_one_is_listed_separately(tmp
         bad = {**PROTOBUF, "Authorization": "sk-secret-of-someone", "User-Agent": "sk-secret-of-someone/1"}
         refused = await client.post(url, content=call_span("one", (5, 2)), headers=bad)
         assert refused.status_code == 401
-        known = running._senders.senders.known
+        known = running.receiver.outcomes.senders.known
         assert [(x.key, x.service, x.product) for x in known] == [("team-search", "app", PYTHON), (None, None, "")]
         assert "sk-secret" not in str(known)
 
