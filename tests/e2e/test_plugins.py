@@ -110,7 +110,8 @@ def test_commands_know_a_plugged_source(environ: dict[str, str], tmp_path: Path)
 def test_options_that_a_plugged_exporter_refuses_are_a_fault_of_the_configuration(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert checked(tmp_path, environ, {"path": str(tmp_path / "a")}).returncode == 0
+    sound = checked(tmp_path, environ, {"path": str(tmp_path / "a")})
+    assert sound.returncode == 0, sound.stdout + sound.stderr
     refused = checked(tmp_path, environ, {"folder": "x"})
     assert refused.returncode == 1
     assert "exporters.archive: plug-in example-archive of example-telemetry 1.2.3" in refused.stdout + refused.stderr

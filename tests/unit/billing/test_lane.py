@@ -4,6 +4,7 @@ kept.
 
 import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -197,7 +198,7 @@ async def test_a_cost_in_no_currency_is_left_out_and_holds_up_no_other_of_its_da
 async def test_a_body_that_is_too_large_for_the_upstream_is_made_smaller(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "ROUTES", [route._replace(max_bytes=400_000) for route in web.ROUTES])
+    monkeypatch.setattr(web, "ROUTES", [replace(route, max_bytes=400_000) for route in web.ROUTES])
     await count(database, *(call(f"0.{n:03}", attribution={"team": f"team {n}"}) for n in range(1, 500)))
     async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database) as lane:
         await until(partial(none_due, lane))
@@ -265,7 +266,7 @@ async def test_the_first_body_after_a_start_is_validated_where_the_upstream_offe
             asked.append(request.path.rpartition("/")[2])
             return route.operation(connection, request)
 
-        return route._replace(operation=operate)
+        return replace(route, operation=operate)
 
     monkeypatch.setattr(web, "ROUTES", [noted(route) for route in web.ROUTES])
     await count(database, call("1", ago_h=24.0), call("2"))

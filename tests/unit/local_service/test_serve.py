@@ -3,12 +3,13 @@ answer all the same.
 """
 
 import sqlite3
+from dataclasses import replace
 
-from gateway.contract.scopes import Fixed
+from gateway.contract.scopes import EVENT_SCOPE, Fixed
 from gateway.keys.record import KeyRecord
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.errors import Invalid
-from gateway.local_service.routes import Route
+from gateway.local_service.routes import ROUTES
 from gateway.local_service.serve import Request, serve_write
 
 KEY = KeyRecord("id", "name", "", Fixed(frozenset({"events_v1:create_event"})), "Enabled", "", "", 0, "", 0, None)
@@ -28,7 +29,7 @@ def test_an_error_undoes_the_operation_and_is_replayed() -> None:
     connection.execute("CREATE TABLE keys (key_id, mode, grants, status)")
     connection.execute("INSERT INTO keys VALUES ('id', 'fixed', '[\"events_v1:create_event\"]', 'Enabled')")
     call = Call("POST", "/things", {}, (), b"", 0, "", idempotency_key="k1")
-    route = Route("POST", "/things", "events_v1:create_event", half_done)
+    route = replace(ROUTES[0], method="POST", path="/things", scope=EVENT_SCOPE, operation=half_done)
     connection.execute("BEGIN")
     first = serve_write(Request(route, KEY, call), connection)
     connection.execute("COMMIT")
