@@ -53,7 +53,7 @@ class PluggedGateway(GatewayProcess):
     """Started anew, not forked: its import path is another one."""
 
     def spawn(self) -> Process:
-        return Process(self.command(), log=self.log, env=self._env)
+        return Process(self.command(), log=self.log, env=self.env)
 
 
 def command(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
