@@ -128,8 +128,9 @@ def receipt_of(format_: str, size_bytes: int, taken: Taken, *, is_new: bool = Tr
     reported: Sequence[Reported] = [] if calls is None else reported_once(calls.reported, taken.repeats)
     if points is not None:
         reported = [*reported, *((service, n, 0, 0) for service, n in points.services.items())]
-    receipt = taken.receipt
-    return receipt._replace(format=format_, sent=sent_in(reported, size_bytes, receipt.items, is_new=is_new))
+    items, rejected, warning, answer, ignored, *_ = taken.receipt
+    sent = sent_in(reported, size_bytes, items, is_new=is_new)
+    return Receipt(items, rejected, warning, answer, ignored, format_, sent)
 
 
 def blocked_records(records: Sequence[bytes], body: bytes, blocked: Iterable[Rejection]) -> Iterator[Rejection]:

@@ -214,12 +214,8 @@ async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Lim
 
     Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away.
     """
-    content = request.content
-    if content.is_eof():  # a small body comes in one read with its headers
-        raw = content.read_nowait()
-        if len(raw) > limits.max_body_bytes:
-            raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
-        hold.take(len(raw))
+    if request.content.is_eof():
+        raw = body_at_hand(request, limits, hold)
     else:
         raw = await arriving_body(request, limits, hold)
     if decode is None:
@@ -227,6 +223,17 @@ async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Lim
     plain = await decompressed(raw, decode, limits, hold)
     hold.give(len(raw))
     return plain
+
+
+def body_at_hand(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
+    """The body, as it was sent: a small one comes in one read with its headers. Raises TooLarge,
+    Overloaded.
+    """
+    raw = request.content.read_nowait()
+    if len(raw) > limits.max_body_bytes:
+        raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
+    hold.take(len(raw))
+    return raw
 
 
 async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:

@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.receiver.body import INLINE_BYTES, read_body
+from gateway.receiver.body import INLINE_BYTES, body_at_hand, read_body
 from gateway.receiver.content_encoding import decoder_for
 from gateway.receiver.receiver import Receiver
 from gateway.receiver.routes import BodyRoute, Route
@@ -71,7 +71,13 @@ class BodyExchange(HttpExchange):
         self._decode = decoder_for(headers.get("Content-Encoding", ""))
         self._came_at_once = self.request.content.is_eof()
 
-    async def read_body(self) -> None:
+    def read_body(self) -> Waits:
+        if self._decode is not None or not self._came_at_once:
+            return self._read_body()
+        self.body = body_at_hand(self.request, self.limits, self.hold)
+        return None
+
+    async def _read_body(self) -> None:
         self.body = await read_body(self.request, self._decode, self.limits, self.hold)
 
     def ask_again(self) -> None:
