@@ -148,8 +148,9 @@ def of_clock(data_dir: Path) -> Finding:
 def of_start(checks: StartChecks) -> Iterator[Finding]:
     """What `run` would refuse, and what it would do besides."""
     bad = {found.part for found in (*checks.faults, *checks.notes)}
-    for part in REMEDIES.keys() - bad - {"upstream", "disk"}:
-        yield Finding("ok", part, "as `run` needs it")
+    for part in REMEDIES:
+        if part not in bad | {"upstream", "disk"}:
+            yield Finding("ok", part, "as `run` needs it")
     for found in checks.faults:
         yield Finding("fault", found.part, found.text, REMEDIES[found.part])
     for note in checks.notes:

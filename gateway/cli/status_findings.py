@@ -92,8 +92,9 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         remedy = "`spool dead-letters list`: remedy what it complained of, then replay or drop them"
         yield Finding("warning", "dead letters", f"{plural(records, 'record', 'records')}: {reasons}", remedy)
     for refused in status.get("refused", ())[:MAX_REFUSALS]:
+        path = "a path that is not served" if refused["reason"] == "not_found" else refused["route"]
         text = (
-            f"{plural(refused['requests'], 'request', 'requests')} on {refused['route']} from {refused['last_peer']}"
+            f"{plural(refused['requests'], 'request', 'requests')} on {path} from {refused['last_peer']}"
             f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"
         )
         yield Finding("warning", "senders", text, refusal_remedy(refused))

@@ -32,6 +32,7 @@ SILENT_REMEDY: Final = "check that it still runs, and that its endpoint and key 
 REFUSED_REMEDIES: Final[Mapping[str, str]] = {
     "no_key": "give it the header Authorization with a key of `keys create`",
     "key_unknown_or_disabled": "check with `keys list` that its key is there and enabled",
+    "not_found": "correct its path: `sources` lists those that there are",
     "keys_differ": "it sends two keys. Remove one; a proxy may add one",
     "over_quota_requests": "raise the key's requests_per_minute, or have it send larger batches",
     "over_quota_bytes": "raise the key's bytes_per_minute",

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from gateway.cli import doctor_probes
+from gateway.cli.doctor import REMEDIES
 from gateway.common.native import READER, WHY_NOT, described
 from tests.e2e.test_check import (
     FREE,
@@ -289,7 +290,12 @@ def test_of_a_running_gateway_it_reports_lanes_and_refusals(tmp_path: Path) -> N
         found = {x["what"]: x for x in named(ended)}
         assert "off, 1 record waits: no configured key grants" in found["lane usage_events"]["text"]
         assert "add a key with events_v1:create_event" in found["lane usage_events"]["remedy"]
+        assert "1 request on a path that is not served from 127.0.0.1" in found["senders"]["text"]
         assert "404 (not_found)" in found["senders"]["text"]
+        (sender,) = run_telemetry_gateway("senders", "--warning", "refused", "--config", file, "--json").json["senders"]
+        assert [each["remedy"] for each in sender["warnings"]] == [
+            "correct its path: `sources` lists those that there are"
+        ]
         assert gateway.stop() == 0
 
 
@@ -298,6 +304,9 @@ def test_a_sound_gateway_has_no_faults(tmp_path: Path) -> None:
         ended = run_telemetry_gateway("doctor", "--config", str(tmp_path / "config.yaml"))
         assert ended.code == 0, ended.out
         assert "FAULT" not in ended.out
+        sound = [line.split(maxsplit=1)[1] for line in ended.out.splitlines() if line.endswith(": as `run` needs it")]
+        assert sound == [f"{part}: as `run` needs it" for part in REMEDIES if f"{part}: as `run` needs it" in sound]
+        assert len(sound) > 5, "in one order at every run"
         assert f"gateway: process {gateway.process.pid} answers" in ended.out
         assert f"reader: {described(READER, WHY_NOT)}" in " ".join(ended.out.split())
         assert gateway.stop() == 0
