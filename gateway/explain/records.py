@@ -294,12 +294,11 @@ def by_table(basis: Basis) -> str:
 def _cost(traced: Traced, value: Mapping[str, Any]) -> Field:
     if value["source"] == "estimated":
         return priced(value)
-    for field, note in (("cache_hit", "a gateway's cache answered: nobody billed it"), ("cost", "")):
-        if field in traced.origins:
-            found = traced.origins[field]
-            if note or "currency" not in traced.origins:
-                return Field(value, found, note)
-            return Field(value, joined([found, traced.origins["currency"]]), note)
+    if not traced.record["billed"] and "cache_hit" in traced.origins:
+        return Field(value, traced.origins["cache_hit"], "a gateway's cache answered: nobody billed it")
+    if "cost" in traced.origins:
+        stated = [traced.origins[field] for field in ("cost", "currency") if field in traced.origins]
+        return Field(value, joined(stated))
     return Field(value, Provenance("rule"), "as its sender states it")
 
 

@@ -121,7 +121,7 @@ async def test_without_the_paths_passed_over_a_field_is_the_same_and_without_all
     for item in items if found else ():
         is_input_only = bool(item.fields) and item.fields["operation"].value == "embeddings"
         for field, shown in item.fields.items():
-            if shown.provenance.by not in {"item", "text"} or field == "cost":
+            if shown.provenance.by not in {"item", "text"}:
                 continue
             passed, won = shown.provenance.passed_over, shown.provenance.attributes
             if passed:

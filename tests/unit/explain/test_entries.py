@@ -29,6 +29,11 @@ CALL = {
     "usage": {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}},
 }  # fmt: skip
 
+LITELLM = [
+    orjson.loads(line)
+    for line in Path("tests/data/corpus/gateways/litellm/generic_api_batch_ndjson.ndjson").read_bytes().splitlines()
+]
+
 
 def sent(source: str, *documents: Any) -> tuple[bytes, str, str, str]:
     return b"\n".join(map(orjson.dumps, documents)), f"/v1/sources/{source}", "application/json", ""
@@ -99,6 +104,20 @@ async def test_an_entry_inside_packed_envelopes_is_explained_by_its_own_paths() 
 async def test_a_cost_that_nobody_reported_comes_from_the_price_list() -> None:
     explanation = await item("generic", CALL)
     assert explanation.fields["cost"].provenance.by == "price_list"
+
+
+async def test_a_cache_that_did_not_answer_is_no_origin_of_a_cost() -> None:
+    stated = next(document for document in LITELLM if document["cache_hit"] is False and document["response_cost"])
+    for hit, origin in ((False, "response_cost"), (True, "cache_hit")):
+        found = (await item("litellm", {**stated, "cache_hit": hit})).fields["cost"]
+        assert (found.provenance.attributes, "cache answered" in found.note) == ((origin,), hit)
+
+
+@pytest.mark.parametrize("word", ["false", "MISS", "0"])
+async def test_a_word_for_no_cache_hit_is_no_origin_of_a_cost(word: str) -> None:
+    for source, name in (("cloudflare", "cached"), ("generic", "gateway_cache_hit")):
+        found = (await item(source, {**CALL, "cost": 0.0125, name: word})).fields["cost"]
+        assert (found.provenance.attributes, found.note) == (("cost",), "")
 
 
 # ---- what became no record
