@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from gateway.common.traced import recording
 from gateway.contract.errors import BadPayload
 from gateway.contract.flags import RECEIVED_TIME
 from gateway.counting.calls.digest import identity
@@ -25,7 +26,6 @@ from gateway.normalise.context import Context
 from gateway.normalise.points import Point
 from gateway.normalise.provenance import Provenance
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import recording
 from gateway.sources.documents import Document
 from gateway.sources.otlp import decoded_request, export_request
 from gateway.sources.reading import documents_of

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.common.traced import Recording
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, ResourceLogs, ScopeLogs
 from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
@@ -17,7 +18,6 @@ from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.logs import interests_of, normalise_logs
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.record import read_names
-from gateway.normalise.traced import Recording
 
 _FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
 

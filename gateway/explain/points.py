@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.common.traced import Recording
 from gateway.counting.metrics.grouping import Aggregate, Measure
 from gateway.decode.view import Metric, Metrics, MetricsRequest, ResourceMetrics, ScopeMetrics
 from gateway.explain.records import Origins, Traced, by_table, fields_of_record, provenances_of
@@ -17,7 +18,6 @@ from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import MAX_TEXT_CHARS
 from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.provenance import Provenance, joined, pick_recorded
-from gateway.normalise.traced import Recording
 from gateway.normalise.usage import Basis
 
 _AT = "resourceMetrics[0].scopeMetrics[0].metrics[0]"

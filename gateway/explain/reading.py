@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gateway.common.traced import By, Leaf, Origin, Recording, Text, active_recording, origin_of
 from gateway.explain.records import Origins
 from gateway.normalise.call import Normalised
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.points import UsagePoints
 from gateway.normalise.provenance import Provenance, RecordedExtracted, joined
-from gateway.normalise.traced import By, Leaf, Origin, Recording, Text, active_recording, origin_of
 from gateway.sources.reporting import Report, epoch_ms, span_of_time, trace_ids
 from gateway.sources.source import SourceRead
 from gateway.sources.sums import Sum

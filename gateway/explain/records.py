@@ -9,6 +9,7 @@ own functions, and named where it gives the same.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
+from gateway.common.traced import Recording
 from gateway.decode.view import Attributes
 from gateway.explain.story import Field, WholeSum, leaves
 from gateway.normalise.attribution import RESOURCE_INTERESTS, attribute
@@ -18,7 +19,6 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.provenance import Provenance, joined, pick_recorded
 from gateway.normalise.provider import provider
 from gateway.normalise.record import called, output_basis
-from gateway.normalise.traced import Recording
 from gateway.normalise.usage import Basis, Proof, Wholes, cached_tokens, has_cache, read_wholes
 from spool.record import FIELDS, Attribution
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
+from gateway.common.traced import Recording, shown
 from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes, Event, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
 from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
@@ -17,7 +18,6 @@ from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.record import read_names
-from gateway.normalise.traced import Recording, shown
 from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
 from gateway.sources.records.source import read_stated
 from spool.span_form import OF_RESOURCE, RECORD_ID, attribute_name

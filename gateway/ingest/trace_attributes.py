@@ -19,13 +19,13 @@ import orjson
 
 from gateway.common.json_bytes import json_bytes
 from gateway.common.lru import forget_oldest
+from gateway.common.operations import rfc3339
 from gateway.contract.flags import START_UNKNOWN, UNFINISHED
 from gateway.counting.calls.digest import DIGEST_BYTES, bare_row
 from gateway.counting.calls.merge import complete_attribution
 from gateway.ingest.parsing.parse import Parsed
 from gateway.normalise.context import Context
 from gateway.normalise.record import UNKNOWN_PROVIDER
-from gateway.normalise.times import rfc3339
 from gateway.sources.reporting import source_of
 from spool.record import SCHEMA, Record
 

@@ -1,33 +1,13 @@
 """Money as the record has it: a decimal string. Pure."""
 
-from decimal import Decimal
-from typing import cast
-
-from gateway.common.varying import VaryingReal
+from gateway.common.operations import decimal_string
 from gateway.contract.currencies import is_currency
 from spool.record import Cost
-
-_DIGITS = ".15g"
-"""What a double holds for sure; the 16th and 17th digit of its repr are binary
-noise (0.020348750000000003)."""
 
 _DOLLARS = frozenset({"$", "us$", "u$d", "dollar", "dollars", "us dollar", "us dollars"})
 
 _MAX_AMOUNT = 10**9
 """No call costs a billion; such a number is another unit."""
-
-_MIN_AMOUNT = 1e-30
-"""What is less, whatever its sign, is nothing: written out it would be hundreds of zeros."""
-
-
-def decimal_string(amount: float | VaryingReal) -> str:
-    """*amount* without exponent and without binary noise."""
-    if isinstance(amount, VaryingReal):
-        return cast("str", amount.as_amount())
-    if abs(amount) < _MIN_AMOUNT:
-        return "0"
-    text = format(amount, _DIGITS)
-    return format(Decimal(text), "f") if "e" in text else text
 
 
 def reported_cost(amount: float | None, currency: str | None) -> Cost | None:

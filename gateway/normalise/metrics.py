@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
+from gateway.common.operations import decimal_string
 from gateway.contract.outcomes import Rejection
 from gateway.decode.limits import Meter, too_many_series
 from gateway.decode.view import Attributes, Faults, HistogramDataPoint, Metric, Metrics, NumberDataPoint
@@ -30,7 +31,6 @@ from gateway.normalise.conventions.metric_tables import (
     metric_table,
     token_kind,
 )
-from gateway.normalise.cost import decimal_string
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted, pick
 from gateway.normalise.operation import operation
 from gateway.normalise.points import (

@@ -21,10 +21,10 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from gateway.common.operations import like
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import named_provider, names_makers, provider
-from gateway.normalise.traced import like
 
 _SNAPSHOT = re.compile(
     r"[-@:_](?:20\d{2}-?\d{2}-?\d{2}|\d{8}|\d{6}|\d{2}-20\d{2}|\d{2}-\d{2}|\d{3,4})(?:-v\d+(?::\d+)?)?$|-v\d+:\d+$"

@@ -10,9 +10,9 @@ read at all since then (`traced.Recording.source_of`).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from gateway.common.traced import By, Leaf, Origin, Recording, active_recording, carried, origin_of, shown
 from gateway.decode.view import Attributes
 from gateway.normalise.extract import AttributeTable, Extracted, pick, read_value
-from gateway.normalise.traced import By, Leaf, Origin, Recording, carried, origin_of, shown
 
 _DICTS = ("texts", "counts", "numbers", "who")
 _V = TypeVar("_V")
@@ -142,6 +142,12 @@ class RecordedExtracted(Extracted):
 
     def _names(self, leaves: Iterable[Leaf]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(map(self.recording.shown, leaves)))
+
+
+def extracted() -> Extracted:
+    """No values yet; in an explanation it notes where each that is written comes from."""
+    recording = active_recording()
+    return Extracted() if recording is None else RecordedExtracted(recording)
 
 
 class _RecordedValues(dict[str, _V]):

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from gateway.common.json_bytes import json_bytes
-from gateway.common.varying import VaryingText, derived
+from gateway.common.operations import rfc3339, text_of_texts
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
@@ -19,7 +19,7 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.model_names import are_open, drop_placeholders, place_models
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
-from gateway.normalise.times import rfc3339, time_flags
+from gateway.normalise.times import time_flags
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
 
@@ -56,12 +56,11 @@ _SPOKEN = frozenset(
 _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
 
 
+@text_of_texts
 def event_record_id(source: str, event_id: str) -> str:
     """The id of a record whose sender gives its reports an id of their own;
     *source* is the format's name.
     """
-    if isinstance(event_id, VaryingText):
-        return derived(event_record_id, source, event_id)
     data = source.encode("utf-8", "replace") + b"\x00" + event_id.encode("utf-8", "replace")
     return sha256(_EVENT_DOMAIN + data).hexdigest()[:_ID_HEX]
 

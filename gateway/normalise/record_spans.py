@@ -4,6 +4,7 @@ them, still unchecked. Pure.
 
 from typing import Any, Final
 
+from gateway.common.operations import rfc3339
 from gateway.decode.view import AnyValue, Attributes, Span
 from gateway.normalise import times
 from gateway.normalise.texts import Json
@@ -33,7 +34,7 @@ def stated_record(span: Span, resource: Attributes) -> dict[str, Json]:
         if stated is not None and stated not in OF_RESOURCE:
             _put(record, stated, span.attributes[name])
     start_ms = span.start_time_unix_nano // times.NS_PER_MS
-    record["started_at"] = times.rfc3339(start_ms) if is_time(span.start_time_unix_nano) else None
+    record["started_at"] = rfc3339(start_ms) if is_time(span.start_time_unix_nano) else None
     if not record.pop(DURATION_UNKNOWN_FIELD, None):
         record["duration_ms"] = span.end_time_unix_nano // times.NS_PER_MS - start_ms
     if span_record_id(span.trace_id, span.span_id) == record.get("record_id"):

@@ -11,11 +11,10 @@ from typing import cast
 
 import orjson
 
-from gateway.common.varying import Varying
+from gateway.common.operations import chosen, inside_text, is_whole, like
 from gateway.decode import python_repr
 from gateway.decode.loose_json import loads
 from gateway.normalise import envelopes
-from gateway.normalise.traced import chosen, inside, like
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -36,12 +35,11 @@ _LEADING_ID = re.compile(r'\s*\{\s*"id"\s*:\s*"([\w.:-]{1,256})"', re.ASCII)
 _NOTHING: Mapping[str, Json] = {}
 
 
+@inside_text
 def json_object(text: str | None) -> Mapping[str, Json]:
     """The JSON object in *text*; empty when it is none."""
     if not text or len(text) > MAX_JSON_BYTES or "{" not in text[:8]:
         return _NOTHING
-    if type(text) is not str:
-        return inside(text, json_object(str(text)))
     try:
         value = loads(text)
     except orjson.JSONDecodeError:
@@ -49,6 +47,7 @@ def json_object(text: str | None) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else _NOTHING
 
 
+@inside_text
 def repr_object(text: str | None) -> Mapping[str, Json]:
     """The JSON object, Python dict or Python object in *text*; empty when it is none.
 
@@ -57,8 +56,6 @@ def repr_object(text: str | None) -> Mapping[str, Json]:
     """
     if not text or len(text) > MAX_JSON_BYTES:
         return _NOTHING
-    if type(text) is not str:
-        return inside(text, repr_object(str(text)))
     if text[0] != "{":
         return _literal(text) if _OBJECT_REPR.match(text) else _NOTHING
     if len(text) > MAX_REPR_CHARS:
@@ -100,7 +97,7 @@ def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
             isinstance(found, str) and len(found) <= _MAX_DIGITS and found.isdecimal()
         ):
             found = like(int(found), found)
-        if isinstance(found, int | Varying) and not isinstance(found, bool) and 0 <= found <= _MAX_COUNT:
+        if is_whole(found) and 0 <= found <= _MAX_COUNT:
             return found if type(found) is int else chosen(found, *map(value.get, keys))
     return None
 

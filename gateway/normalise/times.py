@@ -1,10 +1,5 @@
 """Times of the wire (ns since the epoch) as the record has them. Pure."""
 
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import cast
-
-from gateway.common.varying import Varying
 from spool.record import Flag
 
 NS_PER_MS = 1_000_000
@@ -17,21 +12,6 @@ AHEAD_MS = 5 * 60 * 1000
 """A start this far ahead of its receipt is flagged `clock_skew`."""
 LATE_MS = 24 * 3600 * 1000
 """A start this far before its receipt is flagged `late`."""
-
-
-_MS = tuple(f".{part:03d}Z" for part in range(1000))
-
-
-@lru_cache(maxsize=4096)
-def _seconds(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def rfc3339(ms: int | Varying) -> str:
-    """*ms* since the epoch as RFC 3339 UTC with milliseconds."""
-    if isinstance(ms, Varying):
-        return cast("str", ms.as_time())
-    return _seconds(ms // 1000) + _MS[ms % 1000]
 
 
 def ms_of(ns: int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gateway.common.operations import rfc3339
 from gateway.contract.flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.contract.outcomes import Rejection
 from gateway.decode.limits import Meter
@@ -300,7 +301,7 @@ def _streamed(call: Call, part: StreamPart) -> Call:
         return call._replace(marks=STREAM_PART | UNFINISHED, session=identity)
     read_ms = round(part.read_s * _MS_PER_S)
     if 0 <= read_ms <= _MAX_READ_MS:
-        record["started_at"] = times.rfc3339(call.start_ms - read_ms)
+        record["started_at"] = rfc3339(call.start_ms - read_ms)
         record["duration_ms"] = (record["duration_ms"] or 0) + read_ms
         call = call._replace(start_ms=call.start_ms - read_ms)
     return call._replace(marks=STREAM_PART, session=identity)

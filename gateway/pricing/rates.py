@@ -7,9 +7,9 @@ from the whole input, and it applies to every token.
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from gateway.common.varying import Varying
+from gateway.common.operations import money
 from spool.record import Usage
 
 _DECIMALS: Final = 15
@@ -77,11 +77,3 @@ def _tier(tiers: Sequence[Rates], input_tokens: int) -> Rates:
         if input_tokens > tier.above_input_tokens:
             rates = tier
     return rates
-
-
-def money(total: int | Varying) -> str:
-    """*total* of 1e-15 units as a decimal string without exponent or idle zeros."""
-    if isinstance(total, Varying):
-        return cast("str", total.as_money())
-    digits = str(total).rjust(_DECIMALS + 1, "0")
-    return f"{digits[:-_DECIMALS]}.{digits[-_DECIMALS:]}".rstrip("0").rstrip(".")

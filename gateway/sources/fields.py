@@ -10,15 +10,14 @@ value wins, and a count of 0 gives way to a later path that states more.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from gateway.common.varying import Varying
+from gateway.common.operations import is_number, is_whole, like, real
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NO_ONE, NUMBER, TEXT, WHO, Extracted
-from gateway.normalise.provenance import RecordedExtracted
+from gateway.normalise.provenance import RecordedExtracted, extracted
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import PLAIN, active_recording, like
 
 _MAX_NUMBER_CHARS = 40
 _MAX_DIGITS = 15
@@ -79,8 +78,7 @@ def _parted(name: str) -> tuple[str, tuple[str, ...]]:
 
 def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extracted:
     """The mapped values of *document*. Empty texts, and numbers that are none, count as absent."""
-    recording = active_recording()
-    picked = Extracted() if recording is None else RecordedExtracted(recording)
+    picked = extracted()
     texts, who = picked.texts, picked.who
     for field, kind, paths in _fields_in(document, convention):
         for name, first, rest in paths:
@@ -95,7 +93,7 @@ def pick_fields(document: Mapping[str, Json], convention: Convention) -> Extract
                     break
             elif _keep(picked, field, kind, value):
                 break
-    if recording is not None and isinstance(picked, RecordedExtracted):
+    if isinstance(picked, RecordedExtracted):
         _note_paths(picked, document, convention)
     return picked
 
@@ -185,23 +183,18 @@ def count_of(value: Json) -> int | None:
         isinstance(value, float) and value.is_integer()
     ):
         value = like(int(value), value)
-    return value if isinstance(value, int | Varying) and 0 <= value <= MAX_COUNT else None
+    return value if is_whole(value) and 0 <= value <= MAX_COUNT else None
 
 
-def number_of(value: Json | Varying) -> float | None:
+def number_of(value: Json) -> float | None:
     """A finite number; also from a decimal text; booleans are 0 and 1."""
+    if is_number(value) or isinstance(value, bool):
+        return real(value)
+    if not isinstance(value, str) or len(value) > _MAX_NUMBER_CHARS or "_" in value:
+        return None
+    word = value.strip().lower()
     try:
-        if isinstance(value, bool | int | float):
-            number = float(value)
-        elif isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARS and "_" not in value:
-            word = value.strip().lower()
-            number = float(word == "true") if word in {"true", "false"} else float(word)
-        elif isinstance(value, Varying):
-            return cast("float", value)
-        else:
-            return None
-    except (ValueError, OverflowError):
+        number = float(word == "true") if word in {"true", "false"} else float(word)
+    except ValueError:
         return None
-    if not math.isfinite(number):
-        return None
-    return number if type(value) in PLAIN else like(number, value)
+    return like(number, value) if math.isfinite(number) else None

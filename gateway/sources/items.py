@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 
+from gateway.common.operations import like, note_read
 from gateway.contract.outcomes import Rejection
 from gateway.normalise.texts import Json, json_object
-from gateway.normalise.traced import like, note_read
 from gateway.sources.documents import Document, ReadLine
 from gateway.sources.fields import count_of, number_of
 from gateway.sources.source import SourceRead
@@ -88,8 +88,7 @@ def http_status(value: Json) -> int | None:
     status = count_of(value)
     if status is None or not HTTPStatus.CONTINUE <= status < 600:  # noqa: PLR2004 - the last class
         return None
-    if type(status) is not int:
-        note_read(status)
+    note_read(status)
     return status
 
 

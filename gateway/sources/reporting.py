@@ -12,9 +12,9 @@ Pure; shared by all sources.
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from gateway.common.varying import NotVarying, VaryingReal, VaryingText, derived
+from gateway.common.operations import is_number, like, merged, plain, text_of_texts
 from gateway.contract.flags import RECEIVED_TIME
 from gateway.contract.outcomes import Rejection
 from gateway.normalise import times
@@ -26,7 +26,6 @@ from gateway.normalise.extract import Extracted
 from gateway.normalise.fingerprint import scope_fingerprint
 from gateway.normalise.record import call_record, error_name, event_record_id
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import PLAIN, like, merged
 from spool.record import Source, Trace
 
 UNTIMED_MS = 10 * 60 * 1000
@@ -152,12 +151,11 @@ def trace_ids(report: Report) -> tuple[str, str, str]:
     )
 
 
+@text_of_texts
 def hex_trace(sent: str) -> str:
     """The trace id *sent* as hex digits; "" for what is none."""
     if not sent:
         return ""
-    if isinstance(sent, VaryingText):
-        return derived(hex_trace, sent)
     trace_id = sent.replace("-", "").lower()
     return trace_id if _HEX_TRACE.fullmatch(trace_id) and int(trace_id, 16) else ""
 
@@ -166,15 +164,13 @@ def trace_of(trace_id: str, span_id: str, parent: str) -> Trace | None:
     return {"trace_id": trace_id, "span_id": span_id or None, "parent_span_id": parent or None} if trace_id else None
 
 
+@text_of_texts
 def content_id(*parts: object) -> str:
     """An identity made of what a report states, for a sender that gives its reports no id.
 
     No content goes in: names, counts, times.
     """
-    try:
-        texts = ["" if part is None else part if type(part) is str else str(part) for part in parts]
-    except NotVarying:
-        return derived(content_id, *parts)
+    texts = ["" if part is None else part if type(part) is str else str(part) for part in parts]
     return merged("\x1f".join(texts), parts)
 
 
@@ -184,23 +180,22 @@ def epoch_ms(value: Json) -> int | None:
 
     A text without an offset is UTC. None when it is no time.
     """
-    return _epoch_ms(value) if type(value) in PLAIN else like(_epoch_ms(value), value)
+    return like(_epoch_ms(value), value)
 
 
-def _epoch_ms(value: Json | VaryingReal) -> int | None:
+def _epoch_ms(value: Json) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         if not (text.isascii() and text.replace(".", "", 1).isdigit()):
             return _text_ms(text)
         value = float(text) if "." in text else int(text) if len(text) <= 20 else None  # noqa: PLR2004 - digits of 64 bits
-    if isinstance(value, VaryingReal):
-        if not 0 < value < _SECONDS_BELOW:
-            raise NotVarying
-        return cast("int", round(value * _MS_PER_S))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 10**20:
+    if not is_number(value):
         return None
-    if value < _SECONDS_BELOW:
+    if 0 < value < _SECONDS_BELOW:
         return round(value * _MS_PER_S)
+    value = plain(value)
+    if not 0 < value < 10**20:
+        return None
     while value >= _SECONDS_BELOW * _MS_PER_S:
         value = value // _MS_PER_S
     return int(value)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from gateway.common.operations import reassembled
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import Extracted
 from gateway.normalise.texts import Json
-from gateway.normalise.traced import reassembled
 from gateway.sources.answers import error_in, take_body
 from gateway.sources.documents import Document
 from gateway.sources.fields import Path, at_path, pick_fields, text_of

@@ -28,12 +28,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gateway.common.operations import decimal_string
 from gateway.normalise import times
 from gateway.normalise.attribution import gateway_origin
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.metric_tables import COST, PRODUCT_RANK, REQUESTS, MetricTable
 from gateway.normalise.conventions.table import Convention
-from gateway.normalise.cost import decimal_string
 from gateway.normalise.extract import Extracted
 from gateway.normalise.metrics import sender_of
 from gateway.normalise.points import PICO, Labels, MetricSource, Point, UsagePoints, cumulative_key, hashed

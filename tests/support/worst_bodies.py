@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from gateway.common.operations import rfc3339
 from gateway.contract.errors import BadPayload, TooLarge
 from gateway.contract.unit_cost import Target
 from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.parse import ParseRules, Payload, parse
 from gateway.normalise.context import Context
-from gateway.normalise.times import rfc3339
 from gateway.pricing.prices import Prices
 from gateway.usage_events.events import EventRules, decode_events
 from gateway.usage_events.intake import MAX_EVENTS_BYTES

@@ -18,6 +18,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from gateway.common.operations import rfc3339
 from gateway.counting.calls.models import short_model
 from gateway.counting.metrics.series import Delta
 from gateway.normalise import times
@@ -199,14 +200,14 @@ def _aggregate(
         "request_model": labels.request_model,
         "response_model": labels.response_model,
         "response_id": None,
-        "started_at": times.rfc3339(start_ms),
+        "started_at": rfc3339(start_ms),
         "duration_ms": None,
         "usage": usage,
         "status": "ok",
         "attribution": attribute(measured.attributions[labels.resource], dict(labels.who), context),
         "received_at": context.received_at,
         "flags": flags,
-        "period": {"start": times.rfc3339(start_ms), "end": times.rfc3339(end_ms)},
+        "period": {"start": rfc3339(start_ms), "end": rfc3339(end_ms)},
     }
     if labels.service_tier is not None:
         record["service_tier"] = labels.service_tier

@@ -7,14 +7,12 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from gateway.common.operations import decimal_string, money, rfc3339
 from gateway.common.varying import REAL, ROUND, DerivedText, NotVarying, VaryingReal, VaryingText
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.lesson_bounds import Bounds, conditions_of
 from gateway.ingest.parsing.lessons import CallLesson, Lesson
 from gateway.ingest.parsing.made_function import made
-from gateway.normalise.cost import decimal_string
-from gateway.normalise.times import rfc3339
-from gateway.pricing.rates import money
 from spool.span_form import span_record_id
 
 Read = tuple[bytes, bytes, int, str | None]

@@ -9,13 +9,13 @@ where that is switched on.
    `gen_ai.request.model` may hold the response's.
 """
 
+from gateway.common.operations import is_wanted
 from gateway.decode.view import Span
 from gateway.normalise.conventions.native import add_parts, add_wholes, believed_answer, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, requested_model, unquoted
-from gateway.normalise.traced import is_wanted
 
 _CALLS = frozenset({"CHAT_MODEL", "LLM", "EMBEDDING"})
 

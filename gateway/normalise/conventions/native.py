@@ -16,9 +16,9 @@ Only numbers are taken here, ids and names by `take_answer`; the object itself g
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from gateway.common.operations import chosen
 from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT, Extracted
 from gateway.normalise.texts import Answer, Json, answer_or_text, count_in, object_in, repr_object, text_in
-from gateway.normalise.traced import chosen
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, cached_tokens, read_wholes
 
 

@@ -11,6 +11,7 @@
    `converse`, for what InvokeModel answers is summed up.
 """
 
+from gateway.common.operations import is_wanted
 from gateway.decode.view import Span
 from gateway.normalise.conventions.basis import native_input
 from gateway.normalise.conventions.native import believed_answer, take_answer
@@ -19,7 +20,6 @@ from gateway.normalise.conventions.who import SPELLINGS
 from gateway.normalise.extract import NO_ONE, Extracted
 from gateway.normalise.operation import Outcome
 from gateway.normalise.texts import json_object, requested_model, text_in
-from gateway.normalise.traced import is_wanted
 from gateway.normalise.usage import Basis
 
 _CALLS = frozenset({"LLM", "EMBEDDING"})

@@ -28,12 +28,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.common.operations import chosen
 from gateway.normalise.conventions.litellm import drop_unknown_reasoning, without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, count_in
-from gateway.normalise.traced import chosen
 from gateway.sources.fields import count_of, cut, number_of, pick_fields, text_of
 from gateway.sources.leaves import leaves_of
 from gateway.sources.litellm.call_types import CallType, call_type

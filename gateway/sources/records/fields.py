@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from gateway.common.operations import rfc3339
 from gateway.normalise import times
 from gateway.normalise.conventions.shared import is_unknown_usage
 from gateway.normalise.extract import MAX_COUNT, MAX_TEXT_CHARS
@@ -73,7 +74,7 @@ def time(value: Json) -> str:
     ms = epoch_ms(value) if isinstance(value, str) and not value.isdigit() else None
     if ms is None or not times.FIRST_NS <= ms * times.NS_PER_MS < times.LAST_NS:
         raise ValueError
-    return times.rfc3339(ms)
+    return rfc3339(ms)
 
 
 def one_of(*words: str) -> Check:

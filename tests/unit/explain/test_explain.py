@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 from exporters.otlp.encode import encode_spans
 from gateway.cli.explaining import explain_payloads, printed
 from gateway.cli.main import main
+from gateway.common.traced import UNSHOWN
 from gateway.explain.story import Explanation, as_object
-from gateway.normalise.traced import UNSHOWN
 from tests.conformance.exporters.test_otlp import FULL
 from tests.support.metrics import Export
 from tests.unit.normalise import log_records, spans

@@ -6,10 +6,10 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
+from gateway.common.operations import rfc3339
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.normalise.call import Normalised
 from gateway.normalise.context import Context
-from gateway.normalise.times import rfc3339
 from gateway.normalise.traces import normalise_traces
 from spool.record import Record
 

@@ -6,12 +6,12 @@ from functools import cache
 
 import pytest
 
+from gateway.common.operations import rfc3339
 from gateway.decode.otlp_json import decode_traces_json
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.normalise.call import LINK_BYTES, Call, Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.record import record_json
-from gateway.normalise.times import rfc3339
 from gateway.normalise.traces import normalise_traces
 from tests.support.compare import differences
 from tests.support.corpus import CANARY, Payload, Scenario, scenarios

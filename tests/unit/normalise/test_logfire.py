@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gateway.common.operations import rfc3339
 from gateway.normalise.call import STREAM_PART, UNFINISHED, Call
 from gateway.normalise.conventions.logfire import LOGFIRE, SCOPES
-from gateway.normalise.times import rfc3339
 from tests.unit.normalise.spans import END_NS, START_NS, normalised
 
 CANARY = "CANARY-7Q-PROMPT"

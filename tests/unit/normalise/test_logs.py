@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from gateway.common.operations import rfc3339
 from gateway.decode.otlp_protobuf import decode_logs
 from gateway.normalise.call import LOG, RANK_SHIFT, Call
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.logs import normalise_logs
-from gateway.normalise.times import rfc3339
 from tests.unit.normalise.log_records import add_record, call_of, normalised, request
 from tests.unit.normalise.spans import CONTEXT, END_NS, RECEIVED_MS, SPAN_ID, TRACE_ID
 

@@ -4,11 +4,11 @@ import pytest
 from babel.core import get_global
 from babel.numbers import list_currencies
 
+from gateway.common.operations import decimal_string, rfc3339
 from gateway.contract.currencies import ISO_4217, WITHDRAWN
-from gateway.normalise.cost import decimal_string, reported_cost
+from gateway.normalise.cost import reported_cost
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import counts_cache_apart, provider
-from gateway.normalise.times import rfc3339
 from tests.unit.normalise.spans import record_of
 
 

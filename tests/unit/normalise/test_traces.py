@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.common.operations import rfc3339
 from gateway.decode.otlp_json import decode_traces_json
 from gateway.normalise.context import Context, UserPolicy
 from gateway.normalise.record import record_json
-from gateway.normalise.times import rfc3339
 from gateway.normalise.traces import normalise_traces
 from tests.unit.normalise.spans import CONTEXT, END_NS, RECEIVED_MS, SPAN_ID, START_NS, TRACE_ID, normalised, record_of
 

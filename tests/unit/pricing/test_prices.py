@@ -9,10 +9,11 @@ import pytest
 from genai_prices import Usage as ListUsage
 from genai_prices import calc_price
 
+from gateway.common.operations import money
 from gateway.pricing.catalogue import PRICE_VERSION, model_rates
 from gateway.pricing.own import BadPriceFile, parse_price_file
 from gateway.pricing.prices import Prices
-from gateway.pricing.rates import money, rate
+from gateway.pricing.rates import rate
 from spool.record import Record
 
 AT_MS = 1_793_527_200_000

@@ -5,7 +5,8 @@ from decimal import Decimal, localcontext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pricing.rates import UNIT, Rates, amount, money
+from gateway.common.operations import money
+from gateway.pricing.rates import UNIT, Rates, amount
 from spool.record import Usage
 
 COUNTS = st.integers(0, 1 << 40)

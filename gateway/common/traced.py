@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple
 
 By = Literal[
     "item",  # an attribute of the item itself, a path in its document
@@ -278,62 +278,6 @@ class _Key(str):
     __slots__ = ()
 
 
-def is_wanted(values: Mapping[str, Any], field: str) -> bool:
-    """Whether *field* has no value yet; while recording always, so that the
-    names passed over are noted.
-    """
-    return type(values) is not dict or field not in values
-
-
-_T = TypeVar("_T")
-
-
-def like(value: _T, source: object) -> _T:
-    """*value*, which was made of *source* by a conversion that keeps no origin."""
-    return value if type(source) in PLAIN else cast("_T", carried(value, origin_of(source)))
-
-
-PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types of values without an origin. Conversions on the hot path look here before they
-call anything of this module."""
-
-
-def note_read(value: object) -> None:
-    """Note, while recording, that *value* was read of a document that notes nothing itself."""
-    recording, origin = active_recording(), origin_of(value)
-    if recording is not None and origin is not None:
-        recording.note_read(origin, value)
-
-
-def chosen(value: _T, *among: object) -> _T:
-    """*value*, which a reader preferred to the others *among*."""
-    if type(value) in PLAIN or (origin := origin_of(value)) is None:
-        return value
-    passed = [leaf for other in among if other is not value for leaf in _leaves(other) if leaf not in origin.leaves]
-    return cast("_T", carried(value, Origin(origin.leaves, origin.recording, (*origin.passed, *passed))))
-
-
-def _leaves(value: object) -> tuple[Leaf, ...]:
-    origin = origin_of(value)
-    return () if origin is None else (*origin.leaves, *origin.passed)
-
-
-def merged(value: str, parts: Iterable[object]) -> str:
-    """*value*, which was made of *parts*."""
-    if active_recording() is None:
-        return value
-    origins = [origin for part in parts if (origin := origin_of(part)) is not None]
-    return value if not origins else cast("str", carried(value, sum(origins[1:], origins[0])))
-
-
-def reassembled(document: dict[str, Any]) -> dict[str, Any]:
-    """*document*, which was put together of parts of others; while recording one that
-    notes what is read of it.
-    """
-    recording = active_recording()
-    return document if recording is None else cast("dict[str, Any]", recording.traced(document))
-
-
 def _traced(value: Any, path: tuple[str, ...], inside: Origin | None, record: Recording) -> Any:
     if isinstance(value, TracedObject):
         return value
@@ -342,11 +286,3 @@ def _traced(value: Any, path: tuple[str, ...], inside: Origin | None, record: Re
     if isinstance(value, list):
         return [_traced(part, (*path, _ANY), inside, record) for part in value]
     return carried(value, origin_of(value) or inside or Origin([Leaf("item", path)], record))
-
-
-def inside(text: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """*value*, the object that was read out of *text*, with the
-    text as the origin of all in it.
-    """
-    origin = origin_of(text)
-    return value if origin is None or not value else TracedObject(value, (), origin.inside(), origin.recording)
