@@ -70,12 +70,17 @@ def print_list(answer: Mapping[str, Any]) -> None:
     print_table(table)
     for each in answer["senders"]:
         for warned in each["warnings"]:
-            name = harmless(each["service_name"] or each["key"] or each["format"])
-            click.echo(f"{name} ({each['format']}): {warned['text']}\n  -> {warned['remedy']}")
+            click.echo(f"{_name(each)}: {warned['text']}\n  -> {warned['remedy']}")
     paging = answer["pagination"]
     click.echo(f"{paging['item_count']} of {paging['total_count']} senders")
     if len(answer["senders"]) > 1:
         click.echo("A call that two of them report counts for each, and once in `usage`.")
+
+
+def _name(sender: Mapping[str, Any]) -> str:
+    """`assistant (otlp.traces)`; only its format for one without a service name and a key."""
+    name = sender["service_name"] or sender["key"]
+    return f"{harmless(name)} ({sender['format']})" if name else str(sender["format"])
 
 
 def ago(seconds: float | None) -> str:

@@ -22,6 +22,7 @@ from gateway.admin import spool_files, usage
 from gateway.cli.printing import STATE_COLOURS, costs_text
 from gateway.cli.requests import STATUS, USAGE, ask
 from gateway.cli.tap import lines_of
+from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.usage.request import GROUPS
@@ -109,9 +110,10 @@ def _today(seen: Seen) -> Text:
         return _line("today: unknown")
     cost = costs_text(totals["costs"])
     without = totals["calls_without_cost"]
-    more = f", {without} calls without a cost" if without else ""
+    more = f", {plural(without, 'call', 'calls')} without a cost" if without else ""
     tokens = f"{_count(totals['input_tokens'])} in, {_count(totals['output_tokens'])} out"
-    text = f"today (UTC): {totals['calls']} calls, cost {cost or UNKNOWN}{more}, tokens {tokens}"
+    calls = plural(totals["calls"], "call", "calls")
+    text = f"today (UTC): {calls}, cost {cost or UNKNOWN}{more}, tokens {tokens}"
     return Text(harmless(text), style="bold", overflow="fold")
 
 

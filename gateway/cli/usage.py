@@ -102,13 +102,16 @@ def name_text(row: Mapping[str, Any], name: str) -> str:
 
 
 def sums_texts(sums: Mapping[str, Any]) -> list[str]:
-    """Calls, input, output, cost; a number that is not known is `unknown`."""
-    return [
-        f"{sums['calls']:,}",
-        tokens_text(sums["input_tokens"]),
-        tokens_text(sums["output_tokens"]),
-        cost_text(sums),
-    ]
+    """Calls, input, output, cost; a number that is not known is `unknown`, and without calls 0."""
+    if _is_nothing(sums):
+        return ["0"] * 4
+    tokens = (tokens_text(sums[name]) for name in ("input_tokens", "output_tokens"))
+    return [f"{sums['calls']:,}", *tokens, cost_text(sums)]
+
+
+def _is_nothing(sums: Mapping[str, Any]) -> bool:
+    """Sums of metrics may have tokens without calls."""
+    return not sums["calls"] and sums["input_tokens"] is None and sums["output_tokens"] is None
 
 
 def tokens_text(count: int | None) -> str:
@@ -118,8 +121,7 @@ def tokens_text(count: int | None) -> str:
 def cost_text(sums: Mapping[str, Any]) -> str:
     """Every currency, with every digit."""
     if not sums["costs"]:
-        is_nothing = not sums["calls"] and sums["input_tokens"] is None and sums["output_tokens"] is None
-        return "0" if is_nothing else UNKNOWN
+        return "0" if _is_nothing(sums) else UNKNOWN
     return plain(costs_text(sums["costs"]))
 
 

@@ -26,7 +26,7 @@ from gateway.normalise.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig
 
-WORK = 40.0
+WORK = 50.0
 """CPU time for a report of a cluster over that of an unrelated one."""
 STALL_S = 0.5
 ATTEMPTS = 3

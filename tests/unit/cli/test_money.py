@@ -8,7 +8,7 @@ from rich.console import Console
 from gateway.cli.printing import amount_text, coloured, costs_text
 from gateway.cli.status import today_text
 from gateway.cli.tap import shown
-from gateway.cli.usage import cost_text
+from gateway.cli.usage import cost_text, sums_texts
 from tests.unit.cli.test_top import SUMS, Seen, status
 from tests.unit.cli.test_top import shown as frame_of
 
@@ -45,3 +45,9 @@ def test_colours_are_left_out_where_the_environment_says_so(monkeypatch: pytest.
     monkeypatch.setenv("NO_COLOR", "1")
     assert coloured("well", "green") == "well"
     assert Console(force_terminal=True).no_color, "rich's tables follow it by themselves"
+
+
+def test_without_calls_all_sums_are_zero() -> None:
+    nothing = {"calls": 0, "input_tokens": None, "output_tokens": None, "costs": {}}
+    assert sums_texts(nothing) == ["0", "0", "0", "0"]
+    assert sums_texts({**nothing, "calls": 1}) == ["1", "unknown", "unknown", "unknown"]

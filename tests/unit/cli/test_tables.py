@@ -128,3 +128,11 @@ def test_a_terminal_that_is_wide_enough_wraps_at_blanks_only_and_a_pipe_gets_a_l
         table, counted = out.getvalue().rstrip().rsplit("\n", 1)
         assert (len(table.splitlines()) >= lines, counted) == (True, "1 of 1 devices")
         assert (len(table.splitlines()) == 2) == (lines == 2)
+
+
+def test_a_sender_without_a_name_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    warning = {"text": "two calls came without usage", "remedy": "switch it on"}
+    sender = {"service_name": None, "format": "otlp.traces", "key": None, "silent_s": 3.0, "warnings": [warning]}
+    sender |= {"calls": 2, "calls_without_usage": 2, "refused": 0}
+    print_list({"senders": [sender], "pagination": {"total_count": 1, "item_count": 1}})
+    assert "\notlp.traces: two calls came without usage\n" in capsys.readouterr().out

@@ -59,6 +59,13 @@ def test_what_is_unknown_is_no_zero() -> None:
     assert "today: unknown" in shown(Seen("x"))
 
 
+def test_one_call_is_a_call() -> None:
+    seen = Seen("x")
+    one = {**SUMS, "calls": 1, "calls_without_cost": 1}
+    seen.look(status(), {"totals": one, GROUPS.root: []}, 0.0)
+    assert "1 call, cost unknown, 1 call without a cost" in shown(seen)
+
+
 def test_the_slowest_calls_and_the_busiest_senders_are_listed_first() -> None:
     seen = crowded()
     for _ in range(3):
