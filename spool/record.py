@@ -35,6 +35,7 @@ Flag = Literal[
     "conflict",  # another observation shares the response id or the place in the trace, and differs
     "gateway_cache_hit",  # a gateway's cache answered
     "unknown_convention",  # only the generic table could read it
+    "basis_assumed",  # nothing shows whether its input holds the cache: it is taken to
 ]
 FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)
 """All flags of a record, in the order of `docs/formats.md`."""

@@ -32,6 +32,7 @@ BECAUSE: Final = {
     "stream_end": "it is a part of a stream, and the report of the other part stands for both",
     "twin": "another instrumentation reports the same call at the same time",
     "ancestor": "the calls below it account for its usage",
+    "part": "it is a part of the call above it, which the same scope reports and which used more",
     "parent_forwarded": "the call above it was forwarded already and accounts for it",
     "calls_reported": "its source reports these calls one by one; metrics never add to calls",
     "repeated_metric": "the same tokens are reported under a better metric, or by another instrumentation",

@@ -81,7 +81,7 @@ class WatchedLedger(Ledger):
         """The references that *ref* was dropped for."""
         if reason == "suppressed.ancestor":
             yield from (below for below, above in cluster.parents.items() if ref in above)
-        elif reason == "suppressed.parent_forwarded":
+        elif reason in {"suppressed.parent_forwarded", "suppressed.part"}:
             yield from cluster.parents.get(ref, ())
         elif ref in cluster.inside_dropped:
             yield self._ref_of(cluster.inside_dropped[ref])

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from gateway.common.json_bytes import json_bytes
 from gateway.common.operations import rfc3339, text_of_texts
+from gateway.contract.flags import BASIS_ASSUMED
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
@@ -20,7 +21,7 @@ from gateway.normalise.model_names import are_open, drop_placeholders, place_mod
 from gateway.normalise.operation import operation
 from gateway.normalise.provider import may_think_apart, provider
 from gateway.normalise.times import time_flags
-from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, partition
+from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, is_assumed, partition
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
@@ -70,7 +71,7 @@ def record_json(record: Record) -> bytes:
     return json_bytes(record)
 
 
-def call_record(
+def call_record(  # noqa: C901 - flat: it runs once for every call
     picked: Extracted,
     *,
     convention: Convention,
@@ -105,11 +106,12 @@ def call_record(
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
     version = source["library_version"] or ""
+    basis = convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE
     if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
         numbers["cache_hit"] = 1.0
     usage, consistent = partition(
         picked,
-        convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE,
+        basis,
         output_basis(picked, convention, version, served_by)
         if "reasoning" in counts or "total" in counts
         else UNSTATED,
@@ -125,6 +127,8 @@ def call_record(
         flags.append("inconsistent_usage")
     if convention.is_generic:
         flags.append("unknown_convention")
+    if basis is UNSTATED and is_assumed(counts, usage, served_by, response_model or request_model):
+        flags.append(BASIS_ASSUMED)
     record: Record = {
         "schema": SCHEMA,
         "record_id": record_id,

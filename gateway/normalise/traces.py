@@ -261,7 +261,7 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
         else:
             ids = (trace_id, span_id, b"" if parent == _NO_SPAN else parent)
             calls.append(_call(span, ids, picked, reader, scope, made, context, failed))
-            if reader.is_placed:
+            if reader.is_placed or "operation" not in picked.texts:
                 calls[-1] = _placed(run, calls[-1], span, picked, reader, made)
             if reader.convention.is_generic:
                 out.unknown_conventions[scope.name] += 1
@@ -278,8 +278,28 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
             picked.complete(pick_event(event.attributes))
 
 
+def _accounts(call: Call, picked: Extracted) -> bool:
+    """Whether the span may only state again what a call used that has a span of its own: it has
+    usage and no operation, id or duration.
+    """
+    texts = picked.texts
+    return (
+        "kind" not in texts
+        and "response_id" not in texts
+        and "input" in picked.counts
+        and "output" in picked.counts
+        and call.end_ms - call.start_ms <= ACCOUNTING_MS
+    )
+
+
+ACCOUNTING_MS: Final = 5
+"""No model answers in less."""
+
+
 def _placed(run: SpansRead, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to report it."""
+    if not reader.is_placed:
+        return call._replace(marks=REPEAT) if _accounts(call, picked) else call
     if reader.convention.stream_part is not None:
         part = reader.convention.stream_part(picked, span, failed=call.record["status"] == "error")
         return call if part is None else _streamed(call, part)

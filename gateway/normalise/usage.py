@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gateway.normalise.extract import Extracted
+from gateway.normalise.provider import counts_cache_apart
 from spool.record import Usage, UsageStatus
 
 
@@ -244,6 +245,19 @@ def _add_cache(usage: Usage, counts: dict[str, int]) -> int:
 def cached_tokens(counts: dict[str, int]) -> int:
     """All cache parts of *counts*."""
     return _add_cache({"status": "reported"}, counts)
+
+
+def is_assumed(counts: dict[str, int], usage: Usage, served_by: str | None, model: str | None) -> bool:
+    """Whether nothing shows what the input holds, of which no table knows it either. Only who
+    counts the cache apart leaves it open.
+    """
+    return (
+        counts_cache_apart(served_by, model)
+        and "native_input" not in counts
+        and "input" in counts
+        and usage.get("input_tokens") == counts["input"]
+        and cached_tokens(counts) > 0
+    )
 
 
 def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output: int | None) -> bool:

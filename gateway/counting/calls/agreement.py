@@ -4,7 +4,7 @@ Pure; every tolerance stands here with its reason.
 """
 
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest
-from gateway.normalise.call import LOG, UNFINISHED
+from gateway.normalise.call import REPEAT, UNFINISHED
 from gateway.normalise.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
@@ -31,10 +31,10 @@ def deviation(a: CallDigest, b: CallDigest) -> int:
 def same_usage(a: CallDigest, b: CallDigest) -> bool:
     """Whether the whole counts agree where both state them.
 
-    The details event of a call may state the provider's own input and no cache (OpenLIT in
-    JavaScript): it agrees with what the span's input holds beside the cache.
+    Inputs agree too where one is the other without exactly the cache parts that either states: one
+    instrumentation passes on the input of a provider that counts its cache apart.
     """
-    if a.input_tokens != b.input_tokens and a.input_tokens >= 0 and b.input_tokens >= 0 and not _lacks_cache(a, b):
+    if a.input_tokens != b.input_tokens and a.input_tokens >= 0 and b.input_tokens >= 0 and not lacks_cache(a, b):
         return False
     if a.output_tokens == b.output_tokens or a.output_tokens < 0 or b.output_tokens < 0:
         return True
@@ -44,17 +44,15 @@ def same_usage(a: CallDigest, b: CallDigest) -> bool:
     )
 
 
-def _lacks_cache(a: CallDigest, b: CallDigest) -> bool:
-    """Whether one is a log that was emitted in the other's span, names the same response, and
-    states its input without the cache that the span states.
-    """
-    log, span = (a, b) if a.marks & LOG else (b, a)
-    if not log.marks & LOG or not span.response or log.response != span.response:
-        return False
-    if log.parent_span_id != span.span_id or log.trace_id != span.trace_id:
-        return False
-    cached = max(span.cache_read, 0) + max(span.cache_creation, 0)
-    return log.cache_read <= 0 and log.cache_creation <= 0 and log.input_tokens + cached == span.input_tokens
+def lacks_cache(a: CallDigest, b: CallDigest) -> bool:
+    """Whether the inputs differ by exactly the cache parts, equal ones where both state them."""
+    of_a, of_b = cached(a), cached(b)
+    return abs(a.input_tokens - b.input_tokens) == max(of_a, of_b) > 0 and (of_a == of_b or not of_a or not of_b)
+
+
+def cached(fact: CallDigest) -> int:
+    """The cache parts that a report states, together."""
+    return max(fact.cache_read, 0) + max(fact.cache_creation, 0)
 
 
 def states_usage(fact: CallDigest) -> bool:
@@ -123,6 +121,20 @@ def is_repeat(fact: CallDigest, around: CallDigest) -> bool:
     It gives some responses ids of its own, so another id alone proves nothing.
     """
     return not fact.response or not around.response or fact.response == around.response or same_usage(fact, around)
+
+
+def accounts_for(fact: CallDigest, call: CallDigest) -> bool:
+    """Whether a report without an operation and a duration only states again what *call* used,
+    which the same scope reported and which ended just before.
+    """
+    return (
+        fact.scope == call.scope
+        and fact.source == call.source
+        and not call.marks & REPEAT
+        and (fact.input_tokens, fact.output_tokens) == (call.input_tokens, call.output_tokens)
+        and call.start_ms - NESTED_SLACK_MS <= fact.start_ms <= call.end_ms + NESTED_SLACK_MS
+        and same_model(fact, call)
+    )
 
 
 def is_co_instrumented(a: CallDigest, b: CallDigest) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 
-from gateway.counting.calls.agreement import is_same_response
-from gateway.counting.calls.digest import CallDigest
+from gateway.counting.calls.agreement import accounts_for, is_same_response
+from gateway.counting.calls.digest import CallDigest, split_ref
 from gateway.counting.calls.resolve import Fixed, Member
 from gateway.counting.calls.rows import MAX_LOOKS, Rows, Tables, span_key
 from gateway.counting.calls.table import Table
@@ -107,7 +107,7 @@ def _gather(
         todo += _same_request(member.fact, rows, requests, asked)
         todo += co_instrumented(at, member.fact, cluster.members)
         if member.fact.marks & (LOG | REPEAT):
-            todo += around_of(at, member.fact, rows, spans, cluster)
+            todo += around_of(at, member.fact, rows, tables, cluster)
         else:
             todo += settled_parent(member, rows, spans)
         below, whole = look.below(member.fact)
@@ -171,11 +171,15 @@ def _dropped(
     return found
 
 
-def around_of(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Cluster) -> list[int]:
-    """Reference of the call whose span the report was emitted in, noted in *cluster*; none
-    where that span is no call.
+def around_of(at: int, fact: CallDigest, rows: Rows, tables: Tables, cluster: Cluster) -> list[int]:
+    """Reference of the call whose span the report was emitted in, or which it accounts for, noted
+    in *cluster*; none where there is no such call.
     """
-    ref = spans.find(span_key(fact.trace_id + fact.parent_span_id)) if any(fact.parent_span_id) else 0
+    if not any(fact.parent_span_id):
+        return []
+    ref = tables.spans.find(span_key(fact.trace_id + fact.parent_span_id))
+    if not ref and fact.marks & REPEAT:
+        ref = accounted(at, fact, rows, tables.children)
     around = rows.fact(ref) if ref else None
     if around is None:
         return []
@@ -185,6 +189,23 @@ def around_of(at: int, fact: CallDigest, rows: Rows, spans: Table, cluster: Clus
         return [ref]
     cluster.inside[at] = ref
     return [ref]
+
+
+def accounted(at: int, fact: CallDigest, rows: Rows, children: Table) -> int:
+    """Reference of the call under the same parent whose numbers the report states again; 0 where
+    none is known. Those that came just before are looked at first.
+    """
+    last = children.find(span_key(fact.trace_id + fact.parent_span_id))
+    for first in (fact.prev_child, last):
+        ref = first
+        for _ in range(MAX_ALIKE):
+            if not ref or ref == at:
+                break
+            other = rows.link(ref) if split_ref(ref).is_link else rows.fact(ref)
+            if isinstance(other, CallDigest) and accounts_for(fact, other):
+                return ref
+            ref = other.prev_child if other is not None else 0
+    return 0
 
 
 PREV_RESPONSE, PREV_REQUEST = attrgetter("prev_response"), attrgetter("prev_request")

@@ -503,11 +503,13 @@ class Ledger:
         return bool(parent) and split_ref(parent).seq not in self._chunks
 
     def _is_reported_elsewhere(self, fact: CallDigest) -> bool:
-        """Whether a call stands around the report, or another of its product's ways to report
-        counts. Else it is taken.
+        """Whether a call may stand around the report, or beside it under its parent, or another of
+        its product's ways to report counts. Else it is taken.
         """
-        has_parent = fact.marks & (LOG | REPEAT) and any(fact.parent_span_id)
-        if has_parent and self._spans.find(span_key(fact.trace_id + fact.parent_span_id)):
+        has_parent = any(fact.parent_span_id)
+        if has_parent and fact.marks & REPEAT:
+            return True
+        if has_parent and fact.marks & LOG and self._spans.find(span_key(fact.trace_id + fact.parent_span_id)):
             return True
         if not fact.group:
             return False

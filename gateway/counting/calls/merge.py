@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from gateway.contract.flags import UNFINISHED, UNPRICED
+from gateway.contract.flags import BASIS_ASSUMED, UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
 from spool.record import FIELDS, Cost, Record, Usage
 
@@ -44,11 +44,12 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
         _complete_fields(merged, cast("dict[str, Any]", report))
         if merged["status"] == "error" and merged.get("error_type") is None:
             merged["error_type"] = report.get("error_type")
+        holds_more = _lacks_cache_of(merged["usage"], report["usage"])
         complete_usage(merged["usage"], report["usage"])
         if not report["billed"]:
             merged["billed"] = False
             merged["cost"] = report.get("cost")
-        elif merged["billed"] and _states_more(report.get("cost"), merged.get("cost")):
+        elif merged["billed"] and _states_more(report.get("cost"), merged.get("cost"), holds_more=holds_more):
             merged["cost"] = report.get("cost")
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
     for report in attributed[1:]:
@@ -56,6 +57,8 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
     complete_times(merged, reports)
     if merged.get("cost") is not None and UNPRICED in merged["flags"]:
         merged["flags"].remove(UNPRICED)
+    if BASIS_ASSUMED in merged["flags"] and any(_shows_basis(report) for report in reports):
+        merged["flags"].remove(BASIS_ASSUMED)
     merged["record_id"] = record_id
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
 
@@ -69,10 +72,29 @@ def _complete_fields(merged: dict[str, Any], report: dict[str, Any]) -> None:
             merged[name] = True
 
 
-def _states_more(theirs: Cost | None, mine: Cost | None) -> bool:
+def _states_more(theirs: Cost | None, mine: Cost | None, *, holds_more: bool) -> bool:
+    """*holds_more*: their estimate is of an input that holds the cache, which mine lacks."""
     if mine is None or theirs is None:
         return theirs is not None
-    return theirs["source"] == "reported" and mine["source"] != "reported"
+    return mine["source"] != "reported" and (holds_more or theirs["source"] == "reported")
+
+
+def _lacks_cache_of(mine: Usage, theirs: Usage) -> bool:
+    """Whether my input is theirs without exactly the cache parts that either states."""
+    own, other = mine.get("input_tokens"), theirs.get("input_tokens")
+    if own is None or other is None:
+        return False
+    cached = {_cached(mine), _cached(theirs)} - {0}
+    return len(cached) == 1 and cached == {other - own}
+
+
+def _cached(usage: Usage) -> int:
+    return (usage.get("cache_read_input_tokens") or 0) + (usage.get("cache_creation_input_tokens") or 0)
+
+
+def _shows_basis(report: Record) -> bool:
+    """Whether it was known of a report what its input holds."""
+    return _cached(report["usage"]) > 0 and BASIS_ASSUMED not in report["flags"]
 
 
 def complete_usage(usage: Usage, other: Usage) -> None:
@@ -80,6 +102,8 @@ def complete_usage(usage: Usage, other: Usage) -> None:
     as parts stay within their whole.
     """
     mine, theirs = cast("dict[str, Any]", usage), cast("dict[str, Any]", other)
+    if _lacks_cache_of(usage, other):
+        mine["input_tokens"] = theirs["input_tokens"]
     for whole in _WHOLES:
         if mine.get(whole) is None and theirs.get(whole) is not None:
             mine[whole] = theirs[whole]

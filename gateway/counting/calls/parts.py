@@ -189,7 +189,7 @@ def _add_related(
     if member.fixed is Fixed.OPEN and answers.is_answered(fact):
         cluster.answered.add(at)
     if fact.marks & (LOG | REPEAT):
-        for around in around_of(at, fact, rows, tables.spans, cluster):
+        for around in around_of(at, fact, rows, tables, cluster):
             _add(around, cluster, rows)
     else:
         for above in settled_parent(member, rows, tables.spans):

@@ -14,7 +14,8 @@ order and any split over requests gives the same calls:
 4. Co-instrumented spans are paired one to one, nearest in time first (rule 3c).
 5. Bottom up, a call above others is suppressed as `ancestor` when they cover its
    usage; else both stay, flagged `conflict` (rule 2). Above a single call it is
-   that very call, and completes it.
+   that very call, and completes it. A single call that the same scope reports below one
+   that used more is a `part` of that.
 6. Of a product's ways to report, only the one that counts stays (`order.py`); the others are
    suppressed as `other_report`.
 7. What was forwarded already stands: a call that holds such a report keeps that report, and the
@@ -30,11 +31,13 @@ from itertools import islice
 from gateway.counting.calls.agreement import (
     NESTED_SLACK_MS,
     OUTPUT_DEVIATIONS,
+    cached,
     deviation,
     is_co_instrumented,
     is_repeat,
     is_same_request,
     is_same_response,
+    lacks_cache,
     same_model,
     same_usage,
 )
@@ -278,16 +281,18 @@ def _canonical(member: Member) -> tuple[int, int, bytes, bytes, int]:
 
 
 def fullest(members: Sequence[Member]) -> list[Member]:
-    """Reports of one call, the one to believe first: with the reasoning in its output, without
-    known deviation, its own, most complete, then canonical order.
+    """Reports of one call, the one to believe first: with cache and reasoning in its wholes,
+    without known deviation, its own, most complete, then canonical order.
     """
-    if len(members) == 1:
+    if len(members) <= 1:
         return list(members)
     most = max((m.fact.output_tokens for m in members if m.fact.scope not in OUTPUT_DEVIATIONS), default=-1)
+    greatest = max(members, key=lambda m: m.fact.input_tokens).fact
     reasonings = {m.fact.reasoning for m in members if m.fact.reasoning > 0}
     return sorted(
         members,
         key=lambda m: (
+            m.fact.input_tokens >= 0 and lacks_cache(m.fact, greatest),
             m.fact.output_tokens >= 0 and most - m.fact.output_tokens in reasonings,
             m.fact.scope in OUTPUT_DEVIATIONS,
             m.fact.marks & (REPEAT | UNFINISHED),
@@ -451,8 +456,7 @@ def _suppress_beyond(calls: Sequence[_Call], beyond: AbstractSet[int], verdict: 
         return
     for call in calls:
         if not beyond.isdisjoint(m.ref for m in call.members) and not any(m.fixed is Fixed.KEPT for m in call.members):
-            call.covered = True
-            verdict.dropped.update((m.ref, "suppressed.ancestor") for m in call.members)
+            _suppress(call, "suppressed.ancestor", verdict)
 
 
 def _suppress_ancestors(
@@ -479,13 +483,34 @@ def _suppress_ancestors(
         elif not counted and not (is_cut and all(c.covered for c in below[id(call)].values())):
             continue
         elif is_cut or is_covered(call.members, [c.fullest() for c in counted]):
-            call.covered = True
-            for member in call.members:
-                verdict.dropped[member.ref] = "suppressed.ancestor"
+            _suppress(call, "suppressed.ancestor", verdict)
             if len(counted) == 1 and _completes(call, counted[0], cut):
                 counted[0].above += [*call.members, *call.above]
+        elif len(counted) == 1 and _is_part(counted[0], call):
+            _suppress(counted[0], "suppressed.part", verdict)
         else:
             verdict.conflicts.update(m.ref for c in (call, *counted) for m in c.members)
+
+
+def _suppress(call: _Call, reason: str, verdict: Verdict) -> None:
+    call.covered = True
+    verdict.dropped.update((m.ref, reason) for m in call.members)
+
+
+def _is_part(below: _Call, call: _Call) -> bool:
+    """Whether the only call below another is a part of what that one states as its own use: the
+    same scope reports both, of one model, and the upper one states more.
+    """
+    fact, part = call.fullest(), below.fullest()
+    return (
+        not any(m.fixed is Fixed.KEPT for m in below.members)
+        and not any((m.fact.marks ^ n.fact.marks) & (FAILED | HIT) for m in call.members for n in below.members)
+        and below.scopes == call.scopes
+        and fact.source == part.source
+        and same_model(fact, part)
+        and 0 <= part.input_tokens <= fact.input_tokens
+        and 0 <= part.output_tokens <= fact.output_tokens
+    )
 
 
 def _is_begun(call: _Call) -> bool:
@@ -510,9 +535,7 @@ def _suppress_late(forwarded: _Call, counted: Sequence[_Call], verdict: Verdict)
         and total_output <= fact.output_tokens + sum(deviation(fact, x) for x in below)
     ):
         for call in late:
-            call.covered = True
-            for member in call.members:
-                verdict.dropped[member.ref] = "suppressed.parent_forwarded"
+            _suppress(call, "suppressed.parent_forwarded", verdict)
     else:
         verdict.conflicts.update(m.ref for call in (forwarded, *counted) for m in call.members)
 
@@ -545,7 +568,9 @@ def is_covered(members: Sequence[Member], below: Sequence[CallDigest]) -> bool:
         return False
     slack = sum(deviation(fact, x) for x in alike)
     total_input, total_output = _total(alike, slack)
-    return fact.input_tokens <= total_input and fact.output_tokens <= total_output
+    with_cache = total_input + sum(cached(x) for x in alike)
+    holds_input = fact.input_tokens <= total_input or fact.input_tokens == with_cache
+    return holds_input and fact.output_tokens <= total_output
 
 
 def _total(facts: Sequence[CallDigest], slack: int) -> tuple[int, int]:

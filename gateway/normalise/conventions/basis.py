@@ -4,7 +4,13 @@
    others count them in.
 2. Output: Google leaves the thoughts out. All others count the reasoning in; xAI does not, which
    its total proves.
+
+A row with a version states up to which the library was seen to do so. Of later ones nothing is
+known: the numbers decide, else the reading that cannot overstate.
 """
+
+import re
+from functools import lru_cache
 
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart, counts_thoughts_apart
@@ -23,3 +29,10 @@ def native_output(picked: Extracted, _version: str, provider: str | None) -> Bas
 
 def _model(picked: Extracted) -> str | None:
     return picked.texts.get("request_model") or picked.texts.get("response_model")
+
+
+@lru_cache(maxsize=256)
+def is_before(version: str, bound: tuple[int, ...]) -> bool:
+    """Whether *version* (`0.1.58`, `1.2.0b1`) is one before *bound*; an unknown one is not."""
+    numbers = re.match(r"\d{1,6}(?:\.\d{1,6})*", version)
+    return numbers is not None and tuple(map(int, numbers.group().split("."))) < bound

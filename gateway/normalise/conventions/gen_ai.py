@@ -11,14 +11,36 @@ from gateway.normalise.conventions.basis import native_input
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
+from gateway.normalise.usage import Basis
 
 GEN_AI = Convention("gen_ai", own={})
 
 GEN_AI_INCLUSIVE = Convention("gen_ai", own={}, basis=inclusive)
 
-STRANDS = Convention("gen_ai", own={}, basis=native_input)
-"""Strands Agents: the provider's own input. It names itself as the provider, so the model's name
-states whose."""
+_STRANDS: dict[str, tuple[str, ...]] = {
+    "cache_read": ("gen_ai.usage.cache_read_input_tokens",),
+    "cache_creation": ("gen_ai.usage.cache_write_input_tokens",),
+    "later_cache_read": ("gen_ai.usage.cache_read.input_tokens",),
+    "later_cache_creation": ("gen_ai.usage.cache_creation.input_tokens",),
+}
+
+
+def _strands_basis(picked: Extracted, version: str, provider: str | None) -> Basis:
+    is_later = "later_cache_read" in picked.counts or "later_cache_creation" in picked.counts
+    return Basis.UNSTATED if is_later else native_input(picked, version, provider)
+
+
+def _strands_texts(picked: Extracted, *, failed: bool) -> None:
+    counts = picked.counts
+    for part in ("cache_read", "cache_creation"):
+        if "later_" + part in counts:
+            counts.setdefault(part, counts["later_" + part])
+
+
+STRANDS = Convention("gen_ai", own=_STRANDS, basis=_strands_basis, read_texts=_strands_texts)
+"""Strands Agents. It names itself as the provider, so the model's name states whose, and no
+version of itself. Up to 1.50 the input is the provider's own. Versions from 1.55 on have the later
+names too, and in some of them the input holds the cache."""
 
 SPRING_AI = Convention("gen_ai", own={}, basis=native_input)
 """Spring AI 2, under Spring Boot's scope: the provider's own input, and a total that is the sum of

@@ -8,12 +8,12 @@
    alone; `input.value` the request or the prompt alone (`envelopes.py` distinguishes them).
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. Agno's, Bedrock's
    and JavaScript's instrumentations pass the provider's own numbers on; of Bedrock only
-   `converse`, for what InvokeModel answers is summed up.
+   `converse` up to 0.1.58, for what InvokeModel answers is summed up, and so is `converse` since.
 """
 
 from gateway.common.operations import is_wanted
 from gateway.decode.view import Span
-from gateway.normalise.conventions.basis import native_input
+from gateway.normalise.conventions.basis import is_before, native_input
 from gateway.normalise.conventions.native import believed_answer, take_answer
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.conventions.who import SPELLINGS
@@ -116,9 +116,13 @@ def read_span(picked: Extracted, span: Span) -> None:
         picked.texts["interface"] = "converse"
 
 
+_CONVERSE_INCLUSIVE = (0, 1, 59)
+
+
 def bedrock_basis(picked: Extracted, version: str, provider: str | None) -> Basis:
     """Rule 4."""
-    return native_input(picked, version, provider) if "interface" in picked.texts else Basis.UNSTATED
+    is_native = "interface" in picked.texts and is_before(version, _CONVERSE_INCLUSIVE)
+    return native_input(picked, version, provider) if is_native else Basis.UNSTATED
 
 
 OPENINFERENCE_BEDROCK = Convention(

@@ -13,7 +13,7 @@ prompts in the older ones.
 """
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions.basis import native_input, native_output
+from gateway.normalise.conventions.basis import is_before, native_input, native_output
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart
@@ -34,9 +34,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+_JAVASCRIPT_INCLUSIVE = (0, 28)
+
+
 def _javascript(picked: Extracted, version: str, provider: str | None) -> Basis:
     """Rule 2."""
-    if _is_since_0_28(version):
+    if not is_before(version, _JAVASCRIPT_INCLUSIVE):
         return Basis.UNSTATED
     is_apart = counts_cache_apart(provider, picked.texts.get("request_model"))
     return Basis.EXCLUSIVE if is_apart else Basis.UNSTATED
@@ -44,13 +47,7 @@ def _javascript(picked: Extracted, version: str, provider: str | None) -> Basis:
 
 def _javascript_anthropic(_picked: Extracted, version: str, _provider: str | None) -> Basis:
     """Rule 2."""
-    return Basis.UNSTATED if _is_since_0_28(version) else Basis.EXCLUSIVE
-
-
-def _is_since_0_28(version: str) -> bool:
-    major, _, rest = version.partition(".")
-    minor = rest.partition(".")[0]
-    return major.isdecimal() and minor.isdecimal() and (int(major), int(minor)) >= (0, 28)
+    return Basis.EXCLUSIVE if is_before(version, _JAVASCRIPT_INCLUSIVE) else Basis.UNSTATED
 
 
 def read_span(picked: Extracted, span: Span) -> None:

@@ -234,7 +234,7 @@ def is_unknown_usage(name: str) -> bool:
 
 _COUNTS = frozenset(word for field in FIELDS if field.form == "tokens" for word in field.row.words) | {
     "total", "cache_creation_5m", "native_input", "whole_input", "native_output", "whole_output", "uncached", "text_output",
-    "turn_input", "tool_input",
+    "turn_input", "tool_input", "later_cache_read", "later_cache_creation",
 }  # fmt: skip
 _NUMBERS = frozenset(
     {

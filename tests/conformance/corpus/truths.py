@@ -56,6 +56,7 @@ BEYOND_THE_METRICS = {
     "otlp/bedrock/converse": "the metric leaves out the cache, and no attribute says so",
     "otlp/openlit/messages": "the metric leaves out the cache, and no attribute says so",
     "otlp/semantic-kernel/chat": "its metrics are durations",
+    "otlp/strands-1.62/anthropic": "its metrics have names of their own and no model",
     "otlp/openllmetry-langchain/lc_anthropic": "the metric leaves out the cache, and no attribute says so",
 }
 """Scenario -> why its metrics do not state what was served. Tested as such: one

@@ -180,8 +180,25 @@ class TestAncestors:
 
     @pytest.mark.parametrize("tokens", [(151, 30), (150, 31)])
     def test_usage_that_is_not_covered_stays_in_conflict(self, tokens: tuple[int, int]) -> None:
-        calls = [call("p", tokens=tokens), call("c", tokens=(150, 30))]
+        calls = [call("p", tokens=tokens), call("c", tokens=(150, 30), scope="x")]
         assert decided(calls, {1: [0]}) == ({}, {}, {0, 1})
+
+    def test_the_only_call_that_the_same_scope_reports_below_a_greater_one_is_a_part_of_it(self) -> None:
+        top, part = call("p", tokens=(150, 31)), call("c", tokens=(150, 30))
+        assert decided([top, part], {1: [0]}) == ({1: "suppressed.part"}, {}, set())
+        assert decided([top, part], {1: [0]}, fixed={1: Fixed.KEPT}) == ({}, {}, {0, 1})
+        assert decided([top, part, call("d", tokens=(0, 0))], {1: [0], 2: [0]}) == ({}, {}, {0, 1, 2})
+        assert decided([top, call("c", tokens=(151, 30))], {1: [0]}) == ({}, {}, {0, 1})
+        assert decided([top, call("c", tokens=(150, 30), failed=True)], {1: [0]}) == ({}, {}, {0, 1})
+
+    def test_an_input_with_the_cache_above_one_without_it_is_the_same_call(self) -> None:
+        top, below = call("p", tokens=(150, 30)), call("c", tokens=(100, 30), cache_read=50)
+        assert decided([top, below], {1: [0]}) == ({0: "suppressed.ancestor"}, {1: [1, 0]}, set())
+        assert decided([top, call("c", tokens=(100, 30), cache_read=49)], {1: [0]}) == (
+            {1: "suppressed.part"},
+            {},
+            set(),
+        )
 
     def test_another_models_call_covers_nothing_but_equal_sums_are_another_name(self) -> None:
         guard = call("c", model="gpt-4o-mini", tokens=(50, 5))
@@ -194,7 +211,7 @@ class TestAncestors:
 
     def test_a_covered_call_in_the_middle_covers_nothing_itself(self) -> None:
         calls = [call("top", tokens=(200, 40)), call("mid", tokens=(100, 20)), call("leaf", tokens=(100, 20))]
-        assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor"}, {2: [2, 1]}, {0, 2})
+        assert decided(calls, {1: [0], 2: [0, 1]}) == ({1: "suppressed.ancestor", 2: "suppressed.part"}, {}, set())
 
     def test_a_co_instrumented_span_below_is_counted_once_against_the_call_above(self) -> None:
         calls = [

@@ -147,7 +147,7 @@ class TestCursor:
         who = record["attribution"]
         assert (who["session"], who["team"], who["user"]) == ("conversation-1", "4242", "99")
         assert who["labels"] == {"surface": "cli"}
-        assert (record["source"]["convention"], record["flags"]) == ("cursor", [])
+        assert (record["source"]["convention"], record["flags"]) == ("cursor", ["basis_assumed"])
 
     def test_an_input_smaller_than_its_cache_leaves_it_out(self) -> None:
         sent = self.REQUEST | {"cursor.api.request.input_tokens": 7}

@@ -40,7 +40,8 @@ def test_input_includes_the_cache_whatever_the_sender_means(
     assert record["usage"]["input_tokens"] == input_tokens
     assert record["usage"]["cache_read_input_tokens"] == 30
     assert record["usage"]["cache_creation_input_tokens"] == 20
-    assert record["flags"] == []
+    is_assumed = input_tokens == attributes["gen_ai.usage.input_tokens"] and scope == "my.own.scope"
+    assert record["flags"] == ["basis_assumed"] * is_assumed
 
 
 OPENINFERENCE = {
@@ -544,4 +545,4 @@ def test_cache_writes_are_at_least_the_sum_of_their_parts(
     record = record_of(CHAT | {"gen_ai.usage.input_tokens": 5000, "gen_ai.usage.output_tokens": 5} | known)
     assert record["usage"]["cache_creation_input_tokens"] == expected
     assert record["usage"].get("cache_creation_1h_input_tokens") == one_hour
-    assert record["flags"] == []
+    assert record["flags"] == ["basis_assumed"]

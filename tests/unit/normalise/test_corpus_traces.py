@@ -47,6 +47,9 @@ TWO_REPORTS_OF_ONE_CALL = {
     "otlp/openllmetry-langchain/lc_anthropic": 2,
     "otlp/pydantic-ai/anthropic": 2,
     "otlp/traceloop-sdk/messages": 2,
+    "otlp/ag2-1.2/anthropic": 3,
+    "otlp/ag2-1.2/chat": 2,
+    "otlp/langtrace/anthropic": 2,
     # Logfire reports a stream in two spans.
     "otlp/logfire/chat_stream": 2,
     # OpenInference for LangChain and for OpenAI at once.

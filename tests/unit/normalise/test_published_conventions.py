@@ -165,14 +165,20 @@ def logfire(call: Served) -> Attributes:
 
 
 def strands(call: Served) -> Attributes:
-    """Its totals are the provider's, and it names itself as the provider."""
+    """Up to 1.50: its totals are the provider's, and it names itself as the provider."""
     models = {OPENAI: "gpt-4o", ANTHROPIC: "claude-sonnet-4-5", BEDROCK: "us.anthropic.claude-sonnet-4-5-20250929-v1:0"}
-    own = without_parts(call, "reasoning.output_tokens") | {"gen_ai.provider.name": "strands-agents"}
-    return own | {
-        "gen_ai.request.model": models[call.provider],
-        "gen_ai.usage.prompt_tokens": native_input(call),
-        "gen_ai.usage.total_tokens": native_input(call) + call.output,
-    }
+    own = without_parts(call, "cache_read.input_tokens", "cache_creation.input_tokens", "reasoning.output_tokens")
+    parts = {"cache_read": call.cache_read, "cache_write": call.cache_creation}
+    return (
+        own
+        | {f"gen_ai.usage.{part}_input_tokens": n for part, n in parts.items()}
+        | {
+            "gen_ai.provider.name": "strands-agents",
+            "gen_ai.request.model": models[call.provider],
+            "gen_ai.usage.prompt_tokens": native_input(call),
+            "gen_ai.usage.total_tokens": native_input(call) + call.output,
+        }
+    )
 
 
 def gemini_as_openai(call: Served) -> Attributes:
@@ -379,6 +385,14 @@ SENDERS: dict[str, Sender] = {
         "openinference.instrumentation.bedrock",
         lambda call: openinference(call, native_input(call), call.output),
         (BEDROCK,),
+        version="0.1.58",
+        name="bedrock.converse",
+    ),
+    "openinference bedrock since 0.1.59": Sender(
+        "openinference.instrumentation.bedrock",
+        lambda call: openinference(call, call.input, call.output),
+        (BEDROCK,),
+        version="0.1.61",
         name="bedrock.converse",
     ),
     "openinference js bedrock": Sender(

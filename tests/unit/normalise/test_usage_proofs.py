@@ -18,10 +18,11 @@ CACHE = {"gen_ai.usage.cache_read.input_tokens": READ, "gen_ai.usage.cache_creat
 REASONING = {"gen_ai.usage.reasoning.output_tokens": THOUGHT}
 INCLUSIVE_SCOPE = "opentelemetry.instrumentation.openai_v2"
 EXCLUSIVE_SCOPE = "@traceloop/instrumentation-anthropic"
+"""Up to its version 0.27."""
 
 
 def wholes(sent: dict[str, Any], scope: str = "own") -> tuple[int | None, int | None, list[str]]:
-    record = record_of(CHAT | WHOLES | sent, scope=scope)
+    record = record_of(CHAT | WHOLES | sent, scope=scope, version="0.27.0")
     return record["usage"].get("input_tokens"), record["usage"].get("output_tokens"), record["flags"]
 
 
@@ -102,7 +103,7 @@ def test_two_proofs_against_each_other_are_flagged() -> None:
 
 
 def test_an_object_of_openai_holds_its_cache() -> None:
-    record = record_of(CHAT | raw(OPENAI), scope=EXCLUSIVE_SCOPE)
+    record = record_of(CHAT | raw(OPENAI), scope=EXCLUSIVE_SCOPE, version="0.27.0")
     assert record["usage"] == {
         "status": "reported", "input_tokens": INPUT, "output_tokens": OUTPUT, "cache_read_input_tokens": READ,
     }  # fmt: skip
