@@ -34,7 +34,7 @@ Flag = Literal[
     "unpriced",  # no price is known for the model, or none is looked up
     "conflict",  # another observation shares the response id or the place in the trace, and differs
     "gateway_cache_hit",  # a gateway's cache answered
-    "unknown_convention",  # only the generic table could read it
+    "unknown_convention",  # only the generic table could read it, or its usage was found by its shape
     "basis_assumed",  # nothing shows whether its input holds the cache: it is taken to
 ]
 FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)

@@ -4,7 +4,7 @@ Protobuf and OTLP/JSON both end in these, so there is one normaliser a signal. T
 messages are read, never written.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -94,7 +94,7 @@ class Span(Protocol):
     @property
     def attributes(self) -> Attributes: ...
     @property
-    def events(self) -> Iterable[Event]: ...
+    def events(self) -> Collection[Event]: ...
     @property
     def status(self) -> Status: ...
 

@@ -35,7 +35,7 @@ _FLAGS = {
     "unpriced": "unpriced: no price is known for its model",
     "conflict": "conflict: a report with its response id, or above or below it, states something else",
     "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
-    "unknown_convention": "unknown_convention: only the generic table could read it",
+    "unknown_convention": "unknown_convention: only the generic table could read it, or its usage was found by its shape",
     "basis_assumed": "basis_assumed: nothing shows whether its input holds the cached tokens; it is taken to hold them",
     "received_time": "received_time: it states no time, so it stands at its receipt",
     "start_unknown": "start_unknown: no field states when it began",

@@ -15,10 +15,19 @@ from gateway.normalise.conventions.choose import by_names, by_scope, mark_of
 from gateway.normalise.conventions.native import take_object
 from gateway.normalise.conventions.shared import NEUTRAL
 from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
+from gateway.normalise.found_usage import FOUND, find_usage
 from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.normalise.record import read_names
-from gateway.normalise.traces import Reader, normalise_traces, read_details, reader_by_names, scope_of
+from gateway.normalise.traces import (
+    Reader,
+    normalise_traces,
+    pick_who,
+    read_details,
+    reader_by_names,
+    reader_of,
+    scope_of,
+)
 from gateway.sources.records.source import read_stated
 from spool.span_form import OF_RESOURCE, RECORD_ID, attribute_name
 
@@ -28,9 +37,13 @@ _MAX_NAMES = 3
 
 
 class _Unnamed(NamedTuple):
-    """A span without its name: a convention's rule reads nothing else of it."""
+    """A span without its name: a convention's rule reads nothing else of it but its attributes."""
 
+    attributes: Attributes
     name: str = ""
+
+
+_FOUND = "no known scope and no attribute of a convention; its usage is in an event or in the text of an answer"
 
 
 class _Read(NamedTuple):
@@ -71,7 +84,8 @@ def _explain(explanation: Explanation, alone: Traces, context: Context) -> Singl
     read = None if out.stated else _read(scope_spans, span)
     if read is not None:
         explanation.convention = read.reader.convention.name
-        explanation.chosen_by = _chosen_by(scope_spans.scope.name, tuple(span.attributes))
+        is_found = read.reader.convention is FOUND
+        explanation.chosen_by = _FOUND if is_found else _chosen_by(scope_spans.scope.name, tuple(span.attributes))
     if out.calls:
         (call,) = out.calls
         assert read is not None  # noqa: S101 - a call was read by a convention
@@ -125,7 +139,11 @@ def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
     reader = scope.reader or reader_by_names(scope, names)
     if reader is None:
-        return None
+        found = find_usage(span, names, failed=span.status.code == _STATUS_ERROR)
+        if found is None:
+            return None
+        pick_who(found, span.attributes, names)
+        return _Read(reader_of(FOUND, scope), RecordedExtracted.of(found, Recording()))
     recording = Recording()
     picked = pick_recorded(span.attributes, reader.interests, recording)
     if OBJECT in picked.texts:
@@ -204,7 +222,7 @@ def _why_no_call(read: _Read, span: Span) -> str:
     outcome, decided_by = deciding(picked, lambda: convention.outcome(picked, span, failed=failed))
     if outcome == "undecided":
         return _states_too_little(read)
-    if convention.outcome(picked, cast("Span", _Unnamed()), failed=failed) != "not_a_call":
+    if convention.outcome(picked, cast("Span", _Unnamed(span.attributes)), failed=failed) != "not_a_call":
         return "its name is that of a step, not of a call"
     if decided_by is not None:
         return f"{' and '.join(decided_by.attributes)} says that it is a step, not a call{_step_said(picked)}"

@@ -13,7 +13,9 @@
    `routing_prefix`. Who serves models of several makers has the maker before the model, in names of
    its own, which stay whole: where such a provider is stated, or stands at the address called, only
    its own name is a routing prefix (`groq/openai/gpt-oss-120b`).
-5. A word that senders write where they know no model, or no response's id (`none`, `unknown`), is
+5. A name may end with the interface that was called (`gpt-4o:completions`, `_INTERFACES`), which is
+   cut off. A response's model with such an end is the request's, copied.
+6. A word that senders write where they know no model, or no response's id (`none`, `unknown`), is
    absent.
 """
 
@@ -70,6 +72,7 @@ _ROUTES = frozenset(
 model."""
 _INNER_ROUTES = ("converse/", "converse_like/", "invoke/")
 """Of Bedrock, behind its own prefix."""
+_INTERFACES = (":completions", ":responses", ":messages", ":chat")
 PLACEHOLDERS = frozenset(
     form
     for word in ("none", "null", "nil", "undefined", "unknown", "unspecified", "n/a", "-")
@@ -85,7 +88,7 @@ _ROUTERS = frozenset({"openrouter", "vercel"})
 
 
 def drop_placeholders(texts: dict[str, str]) -> None:
-    """Rule 5, in place."""
+    """Rule 6, in place."""
     if PLACEHOLDERS.isdisjoint(texts.values()):
         return
     for field in _IDENTIFYING:
@@ -121,6 +124,8 @@ def are_open(texts: Mapping[str, str]) -> bool:
         or request == response
         or "/" in request
         or "/" in response
+        or ":" in request
+        or ":" in response
         or "model_override" in texts
     )
 
@@ -140,6 +145,8 @@ def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool
     is_copying = request is not None and request == response and ("span_type" in texts or copies(scope))
     if is_copying and operation(texts.get("operation", "")).name != _EMBEDDINGS:
         del texts["response_model"]
+    if (request is not None and ":" in request) or (response is not None and ":" in response):
+        _cut_interfaces(texts)
     if (request is not None and "/" in request) or (response is not None and "/" in response):
         _cut_routes(picked, convention)
 
@@ -159,6 +166,18 @@ def _place_one(texts: dict[str, str], model: str, *, asked: bool, answered: bool
             texts.setdefault("response_model", model)
     elif names_answer or (texts.get("operation") == _EMBEDDINGS and not asked):
         texts.setdefault("response_model", model)
+
+
+def _cut_interfaces(texts: dict[str, str]) -> None:
+    """Rule 5."""
+    for field in ("request_model", "response_model"):
+        name = texts.get(field)
+        if name is None or not name.endswith(_INTERFACES):
+            continue
+        if field == "response_model" and operation(texts.get("operation", "")).name != _EMBEDDINGS:
+            del texts[field]
+        else:
+            texts[field] = like(name.rpartition(":")[0], name)
 
 
 def _cut_routes(picked: Extracted, convention: str) -> None:

@@ -93,6 +93,7 @@ _STEPS = frozenset(
         "guardrail",
         "evaluate",
         "evaluation",
+        "evaluator",
         "fetch_response",
         "get_response",
         "cancel_response",

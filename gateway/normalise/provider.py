@@ -12,6 +12,7 @@
 
 import re
 from functools import lru_cache
+from typing import Final
 
 _NAMES = {
     "openai": "openai",
@@ -261,6 +262,10 @@ _CATALOGUES = frozenset(
 """Who serves models of several makers, with the maker in the name: Groq's `openai/gpt-oss-120b`."""
 
 _APART = frozenset({"anthropic", "aws.bedrock"})
+
+
+COUNTING_IN: Final = frozenset({"openai", "azure.ai.openai"})
+"""Who counts cached tokens and reasoning into the wholes, and the wholes into the total."""
 
 
 def counts_cache_apart(name: str | None, model: str | None) -> bool:

@@ -14,12 +14,14 @@ from gateway.contract.flags import BASIS_ASSUMED
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
 from gateway.normalise.context import Context
+from gateway.normalise.conventions.native import add_agreeing
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.cost import no_cost, reported_cost
-from gateway.normalise.extract import Extracted
+from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.model_names import are_open, drop_placeholders, place_models
 from gateway.normalise.operation import operation
-from gateway.normalise.provider import may_think_apart, provider
+from gateway.normalise.provider import COUNTING_IN, may_think_apart, provider
+from gateway.normalise.texts import json_object, text_in
 from gateway.normalise.times import time_flags
 from gateway.normalise.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, is_assumed, partition
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
@@ -31,6 +33,9 @@ _MAX_FIRST_MS = 24 * 3600 * 1000
 _DEFAULT_OPERATION = "chat"
 INPUT_ONLY = frozenset({"embeddings", "rerank", "moderation", "transcription", "speech", "image_generation"})
 """Operations whose input alone is the whole report."""
+WITHOUT_CACHE: Final[dict[str | None, Basis]] = dict.fromkeys(COUNTING_IN, EXCLUSIVE)
+"""Provider -> what an input holds that comes without cache counts, where only a total may show that
+they were left out."""
 UNKNOWN_PROVIDER = "unknown"
 """Where nothing states provider or model: the upstream takes no call without either
 (wire contract, part 6.1)."""
@@ -71,7 +76,7 @@ def record_json(record: Record) -> bytes:
     return json_bytes(record)
 
 
-def call_record(  # noqa: C901 - flat: it runs once for every call
+def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
     picked: Extracted,
     *,
     convention: Convention,
@@ -90,6 +95,8 @@ def call_record(  # noqa: C901 - flat: it runs once for every call
     """
     convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
+    if "raw_usage" in texts or "raw_parameters" in texts:
+        read_objects(picked)
     drop_placeholders(texts)
     if are_open(texts):
         place_models(picked, source["library"] or "", convention.name, failed=failed)
@@ -106,7 +113,10 @@ def call_record(  # noqa: C901 - flat: it runs once for every call
     if input_only and "input" not in counts and "output" not in counts and "total" in counts:
         counts["input"] = counts["total"]
     version = source["library_version"] or ""
-    basis = convention.basis(picked, version, served_by) if has_cache(counts) else INCLUSIVE
+    if has_cache(counts):
+        basis = convention.basis(picked, version, served_by)
+    else:
+        basis = INCLUSIVE if input_only else WITHOUT_CACHE.get(served_by, INCLUSIVE)
     if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
         numbers["cache_hit"] = 1.0
     usage, consistent = partition(
@@ -154,6 +164,20 @@ def call_record(  # noqa: C901 - flat: it runs once for every call
     if numbers:
         _add_numbers(record, numbers, texts.get("currency"))
     return record
+
+
+def read_objects(picked: Extracted) -> None:
+    """Take the parts of a usage object, and the model that a request's parameters name where
+    nothing else does.
+    """
+    texts = picked.texts
+    if "raw_usage" in texts:
+        add_agreeing(picked, texts.pop("raw_usage"))
+    parameters = json_object(texts.pop("raw_parameters", None))
+    if "request_model" not in texts and "model" not in texts:
+        model = text_in(parameters, "model", "model_name", "modelId")
+        if model is not None:
+            texts["request_model"] = model[:MAX_TEXT_CHARS]
 
 
 def read_names(picked: Extracted, convention: Convention, source: Source, *, failed: bool) -> None:

@@ -8,22 +8,30 @@
    the provider's usage beside the response's id: it completes cache and reasoning of the call with
    that id. Tokens are never added.
 
+3. A step around a call may hold its answer in a text, printed or as JSON (LlamaIndex's agents): it
+   names the model that answered and the response's id, of the call with the same input and output.
+
 Only parts and names that are absent are filled in; a call that travels in
 another request stays as it is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.decode.view import Attributes, Span
 from gateway.normalise.call import Call
 from gateway.normalise.conventions.litellm import RAW_REQUEST
 from gateway.normalise.conventions.native import add_parts
+from gateway.normalise.conventions.shapes import answers_by_shape
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
+from gateway.normalise.model_names import is_snapshot
 from gateway.normalise.texts import Json, json_object, object_in, text_in
 from spool.record import Record, Usage
 
 _STEP_TEXTS = ("traceloop.entity.output", "traceloop.entity.input")
 _STEP_MODELS = ("gen_ai.response.model", "mastra.metadata.modelId", "modelId")
+_ANSWER_TEXTS = ("output.value", "input.value")
+_MAX_TEXTS = 64
+"""Of one trace in one payload."""
 _USAGE_MARK = '"token_usage"'
 _MAX_STEPS = 2_000
 
@@ -31,7 +39,7 @@ _MAX_STEPS = 2_000
 class Companions:
     """Facts of one request's steps, and the calls they may complete."""
 
-    __slots__ = ("_models", "_usages")
+    __slots__ = ("_models", "_texts", "_usages")
 
     def __init__(self) -> None:
         self._models: dict[bytes, str] = {}
@@ -39,11 +47,13 @@ class Companions:
         "" where steps name several."""
         self._usages: dict[str, Extracted] = {}
         """Response id -> counts."""
+        self._texts: dict[bytes, list[str]] = {}
+        """Trace -> texts of its steps that may hold an answer."""
 
     @property
     def are_known(self) -> bool:
         """Whether any step states something about a call."""
-        return bool(self._models or self._usages)
+        return bool(self._models or self._usages or self._texts)
 
     def note(self, span: Span) -> None:
         """Take the facts of a step."""
@@ -59,6 +69,11 @@ class Companions:
             text = value.string_value if value is not None else ""
             if _USAGE_MARK in text:
                 self._note_messages(json_object(text))
+        for name in _ANSWER_TEXTS:
+            value = span.attributes.get(name)
+            text = value.string_value if value is not None else ""
+            if "total_tokens" in text and len(texts := self._texts.setdefault(span.trace_id, [])) < _MAX_TEXTS:
+                texts.append(text)
 
     def _note_messages(self, document: Mapping[str, Json]) -> None:
         for answer in _answers(document):
@@ -79,6 +94,8 @@ class Companions:
             model = self._models.get(call.trace_id + call.span_id)
             if model and record["response_model"] is None and record["status"] == "ok" and not _is_copy(model, record):
                 record["response_model"] = model
+            if call.trace_id in self._texts and _lacks_answer(record):
+                _name_answer(record, self._texts[call.trace_id])
             known = self._usages.get(record["response_id"] or "")
             if known is not None:
                 _fill_parts(record["usage"], known.counts)
@@ -87,6 +104,28 @@ class Companions:
 def _is_copy(model: str, record: Record) -> bool:
     """Of a stream LiteLLM names what was asked for; an embedding model answers as itself."""
     return model == record["request_model"] and record["operation"] != "embeddings"
+
+
+def _lacks_answer(record: Record) -> bool:
+    """Whether the call has no id of its response, and no model but the one that was asked for."""
+    return (
+        record["status"] == "ok"
+        and record["response_id"] is None
+        and record["response_model"] in {None, record["request_model"]}
+        and record["usage"].get("input_tokens") is not None
+    )
+
+
+def _name_answer(record: Record, texts: Sequence[str]) -> None:
+    """Rule 3. Two different answers with these numbers name none."""
+    wholes = record["usage"].get("input_tokens"), record["usage"].get("output_tokens")
+    found = {(model, id_) for text in texts for *counts, model, id_ in answers_by_shape(text) if (*counts,) == wholes}
+    if len(found) == 1:
+        model, response_id = found.pop()
+        if model is not None and is_snapshot(model):
+            record["response_model"] = model
+        if response_id is not None:
+            record["response_id"] = response_id
 
 
 def _raw_model(attributes: Attributes) -> str:

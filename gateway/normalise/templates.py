@@ -18,6 +18,7 @@ from gateway.decode.view import AnyValue, Attributes, Event, Span, Status, Trace
 from gateway.normalise.ancestors import STATING
 from gateway.normalise.context import Context
 from gateway.normalise.extract import COUNT, MAX_TEXT_CHARS, NO_ONE, OTHER, RAW, ExtractionPlan
+from gateway.normalise.found_usage import entities_of, texts_of
 from gateway.normalise.model_names import PLACEHOLDERS
 from gateway.normalise.traces import SpansRead, plan_of, read_spans, scope_of
 
@@ -65,7 +66,8 @@ def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...]) -> Rol
     """The roles of the attributes *names*."""
     plan = plan_of(scope_of(scope_name[:MAX_TEXT_CHARS], scope_version[:MAX_TEXT_CHARS]), names)
     if plan is None:
-        return Roles({}, reads_name=False, refused="" if STATING.isdisjoint(names) else "bearer")
+        refused = "raw_text" if texts_of(names) or entities_of(names) else ""
+        return Roles({}, reads_name=False, refused=refused or ("" if STATING.isdisjoint(names) else "bearer"))
     kinds = {kind for _, _, kind in (*plan.rest, *plan.lower)}
     refused = next((reason for kind, reason in _UNREADABLE.items() if kind in kinds), "")
     roles = _roles(plan)
@@ -252,7 +254,7 @@ def represent(
     read = read_spans(Traces(request), general)
     if attributes.read - roles.of.keys():
         raise Refused("other_attribute")
-    if events.is_read and len(span.events):  # type: ignore[arg-type]  # of the wire view, which has a length
+    if events.is_read and len(span.events):
         raise Refused("events")
     return Representative(computation, read, general)
 

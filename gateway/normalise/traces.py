@@ -42,6 +42,7 @@ from gateway.normalise.extract import (
     pick_planned,
 )
 from gateway.normalise.fingerprint import fingerprint, scope_fingerprint
+from gateway.normalise.found_usage import FOUND, entities_of, find_usage, texts_of
 from gateway.normalise.operation import Outcome
 from gateway.normalise.record import call_record, error_name, event_record_id, title
 from gateway.normalise.record_spans import stated_record
@@ -207,7 +208,7 @@ def _is_another(record: Record, repeated: Record) -> bool:
     return any(None not in counts and counts[0] != counts[1] for counts in (inputs, outputs))
 
 
-def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901, PLR0912 - the hot loop
+def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: ResourceContext) -> None:  # noqa: C901, PLR0912, PLR0915 - the hot loop
     """The spans of one scope; *at* is the number of their resource and of the scope in it."""
     sent = scope_spans.scope
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -217,7 +218,7 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
     run.meter.take(n_spans)
     out.items += n_spans
     known: tuple[str, ...] | None = None
-    reader, plan, is_seen = None, NO_PLAN, False
+    reader, plan, is_seen, has_texts = None, NO_PLAN, False, False
     for number, span in enumerate(spans):
         trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id or _NO_SPAN
         if (
@@ -237,11 +238,13 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
             reader = scope.reader or reader_by_names(scope, names)
             plan = NO_PLAN if reader is None else reader.interests.plan(names)
             is_seen = reader is None and (scope.is_ai or look_like_ai(names) or not STATING.isdisjoint(names))
+            has_texts = reader is None and bool(texts_of(names) or entities_of(names))
         if reader is None:
-            out.ignored += 1
-            links.append(trace_id + span_id + parent)
-            if is_seen:
-                _see(run, span, names, scope, made)
+            if not (has_texts or len(span.events)) or not _find(run, span, names, scope, made, _position(*at, number)):
+                out.ignored += 1
+                links.append(trace_id + span_id + parent)
+                if is_seen:
+                    _see(run, span, names, scope, made)
             continue
         picked = pick_planned(attributes, plan)
         if plan.has_object:
@@ -267,15 +270,46 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
                 out.unknown_conventions[scope.name] += 1
 
 
+def _find(
+    run: SpansRead, span: Span, names: tuple[str, ...], scope: Scope, made: ResourceContext, position: str
+) -> bool:
+    """Whether a span that no convention reads states a call in its events or a text; the call is
+    counted.
+    """
+    failed = span.status.code == _STATUS_ERROR
+    picked = find_usage(span, names, failed=failed)
+    if picked is None:
+        return False
+    if not times.FIRST_NS <= (span.start_time_unix_nano or span.end_time_unix_nano) < times.LAST_NS:
+        run.out.rejected.append(Rejection("invalid_time", position))
+        return True
+    pick_who(picked, span.attributes, names)
+    ids = (span.trace_id, span.span_id, b"" if span.parent_span_id in {b"", _NO_SPAN} else span.parent_span_id)
+    reader = reader_of(FOUND, scope)
+    call = _call(span, ids, picked, reader, scope, made, run.context, failed)
+    run.out.calls.append(call)
+    run.out.unknown_conventions[scope.name] += 1
+    return True
+
+
+def pick_who(picked: Extracted, attributes: Attributes, names: tuple[str, ...]) -> None:
+    """Whom the span's own attributes name."""
+    if not STATING.isdisjoint(names):
+        picked.who.update(pick(attributes, names, INTERESTS).who)
+
+
 def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes], Extracted]) -> None:
-    """Usage in a map, or usage and names of a details event on the span, where
-    the span itself has no usage.
+    """Usage in a map, usage and names of a details event, or usage of any event, where the span
+    itself has no usage.
     """
     if RAW_NESTED in picked.texts:
         read_nested(picked)
     for event in span.events:
+        found = pick_event(event.attributes)
         if event.name == DETAILS:
-            picked.complete(pick_event(event.attributes))
+            picked.complete(found)
+        elif "input" in found.counts and "output" in found.counts and "input" not in picked.counts:
+            picked.counts.update(found.counts)
 
 
 def _accounts(call: Call, picked: Extracted) -> bool:
@@ -409,6 +443,10 @@ def scope_of(name: str, version: str) -> Scope:
 def reader_by_names(scope: Scope, names: tuple[str, ...]) -> Reader | None:
     convention = by_names(names)
     return None if convention is None else _reader(convention, scope.name, scope.version)
+
+
+def reader_of(convention: Convention, scope: Scope) -> Reader:
+    return _reader(convention, scope.name, scope.version)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,9 @@
    3. a part greater than its whole;
    4. the sender's table, by instrumentation, provider and operation (`Basis`);
    5. else the whole holds its parts.
-3. Google's total may state more than all parts do, where the sender leaves the thoughts out of the
+3. A total that is more than all that is stated, of who counts cache and reasoning in: the sender
+   left the cache out of the input and states it nowhere. It is the rest.
+   Google's total may state more than all parts do, where the sender leaves the thoughts out of the
    output and states them nowhere: they are the rest.
 4. Numbers that contradict each other are kept as sent, with the flag `inconsistent_usage`: a part
    larger than its whole, a total that no reading adds up to, a provider's object with other wholes,
@@ -161,11 +163,16 @@ def read_wholes(counts: dict[str, int], cached: int, basis: Basis, output_basis:
     given, output, reasoning = counts.get("input"), counts.get("output"), counts.get("reasoning", 0)
     adds_cache, adds_reasoning, rest, is_sound = _by_total(counts, cached, basis, output_basis)
     proof = output_proof = Proof.NOTHING
+    hidden = 0
+    if not is_sound and basis is EXCLUSIVE and not cached and given is not None and output is not None:
+        hidden, is_sound = max(0, counts["total"] - given - output), counts["total"] > given + output
     if given is not None:
         given, proof, agrees = _whole(
             given, cached, basis, counts.get("native_input"), counts.get("whole_input"), by_total=adds_cache
         )
         is_sound = is_sound and agrees
+        if hidden:
+            given, proof = given + hidden, Proof.TOTAL
     if output is not None:
         output, output_proof, agrees = _whole(
             output, reasoning, output_basis, counts.get("native_output"), counts.get("whole_output"),

@@ -12,13 +12,12 @@ import re
 from gateway.decode.view import Span
 from gateway.normalise.conventions import shared
 from gateway.normalise.conventions.native import add_parts, note_native
-from gateway.normalise.conventions.table import Convention, by_operation
+from gateway.normalise.conventions.table import Convention, by_operation, usage_rule
 from gateway.normalise.extract import (
     COUNT,
     MAX_COUNT,
     NO_INTEREST,
     NUMBER,
-    OTHER,
     TEXT,
     AttributeTable,
     Extracted,
@@ -82,7 +81,7 @@ def rule(name: str) -> Interest:
         field = _SHORT.get(last.lower())
     if field is not None and (_PATH.search(path) or (not path and field in _WITHOUT_PATH)):
         return (field, _RANK, _KINDS.get(field, COUNT))
-    return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST
+    return usage_rule(name)
 
 
 def is_usage(name: str) -> bool:

@@ -55,6 +55,7 @@ _CACHE_READ = _both(
     "cached_content_tokens",
     "cached_tokens",
     "num_cached_tokens",
+    "cache_read_tokens",
     "prompt_cache_hit_tokens",
 )
 _CACHE_READ_INSIDE = _both("cached_tokens", "cache_read", "cached_read_tokens", "cache_read_tokens")
@@ -64,6 +65,7 @@ _CACHE_CREATION = _both(
     "cache_write_input_token_count",
     "input_cache_creation",
     "input_cache_write",
+    "cache_write_tokens",
 )
 _CACHE_CREATION_INSIDE = _both(
     "cache_creation_tokens", "cache_write_tokens", "cache_creation", "cached_write_tokens", "cache_write"
@@ -240,14 +242,14 @@ def believed_answer(picked: Extracted, text: str | None, *, failed: bool) -> Ans
     A failed call has no model that answered.
     """
     answer = answer_or_text(text)
-    if not _agrees(picked, answer.usage):
+    if not agrees(picked, answer.usage):
         return Answer()
     if failed:
         answer.model = None
     return answer
 
 
-def _agrees(picked: Extracted, usage: Mapping[str, Json]) -> bool:
+def agrees(picked: Extracted, usage: Mapping[str, Json]) -> bool:
     """Whether the wholes of *usage* are those of *picked*, in a form that
     libraries send: with their parts or without.
     """
@@ -262,6 +264,17 @@ def _agrees(picked: Extracted, usage: Mapping[str, Json]) -> bool:
         for field in ("input", "output")
         if (stated := picked.counts.get(field)) and field in own
     )
+
+
+def add_agreeing(picked: Extracted, text: str) -> None:
+    """Take the parts of the usage that *text* is, JSON or a printed object, if it has the wholes of
+    *picked*.
+    """
+    usage = repr_object(text)
+    own = _wholes(usage)[1]
+    if own and own.keys() >= {"input", "output"} <= picked.counts.keys() and agrees(picked, usage):
+        add_parts(picked, usage)
+        note_native(picked, usage)
 
 
 def take_answer(picked: Extracted, answer: Answer) -> None:
@@ -334,3 +347,27 @@ def _adds_up(known: Mapping[str, int], tools: int) -> bool:
     """Whether what Gemini's tools read stands beside the prompt, by the object's total."""
     stated = known["input"] + tools + known.get("output", 0) + known.get("reasoning", 0)
     return known.get("total", stated) == stated
+
+
+def _by_word() -> dict[str, str]:
+    """Each name that only usage objects have -> its field; of the wholes those that state tokens by
+    themselves.
+    """
+    wholes = {
+        field: [name for shape in _SHAPES for name in getattr(shape, field) if "oken" in name]
+        for field in ("input", "output", "total")
+    }
+    parts = {
+        "cache_read": (*_CACHE_READ, *_both("cached_read_tokens", "cache_read_tokens")),
+        "cache_creation": (
+            *_CACHE_CREATION,
+            *_both("cache_creation_tokens", "cache_write_tokens", "cached_write_tokens"),
+        ),
+        "cache_creation_1h": ("ephemeral_1h_input_tokens",),
+        "cache_creation_5m": ("ephemeral_5m_input_tokens",),
+        "reasoning": _REASONING,
+    }
+    return {name: field for field, names in {**wholes, **parts}.items() for name in names}
+
+
+FIELD_OF_WORD: Final = _by_word()

@@ -1,6 +1,7 @@
 """OpenInference (Arize): `openinference.span.kind`, `llm.token_count.*`, `llm.model_name`.
 
-1. Kinds LLM and EMBEDDING are calls; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL,
+1. Kinds LLM and EMBEDDING are calls, but an LLM without usage and answer, which prepares a call or
+   is a piece of a stream; CHAIN, AGENT, TOOL, RETRIEVER, RERANKER, GUARDRAIL,
    EVALUATOR and PROMPT are steps.
 2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
    the request's is in `llm.invocation_parameters`.
@@ -15,6 +16,7 @@ from gateway.common.operations import is_wanted
 from gateway.decode.view import Span
 from gateway.normalise.conventions.basis import is_before, native_input
 from gateway.normalise.conventions.native import believed_answer, take_answer
+from gateway.normalise.conventions.shapes import agreeing_answer
 from gateway.normalise.conventions.table import Convention, by_operation
 from gateway.normalise.conventions.who import SPELLINGS
 from gateway.normalise.extract import NO_ONE, Extracted
@@ -55,14 +57,36 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     kind = picked.texts.get("kind")
     if kind is None:
         return by_operation(picked, span, failed=failed)
-    return "call" if kind.upper() in _CALLS else "not_a_call"
+    if kind.upper() not in _CALLS or (kind.upper() == "LLM" and not failed and not _has_answer(picked, span)):
+        return "not_a_call"
+    return "call"
+
+
+def _has_answer(picked: Extracted, span: Span) -> bool:
+    """Whether a span of kind LLM may be a call: it has usage, an answer, or a model and a text that
+    is no request. Others prepare a call, or are a piece of a stream.
+    """
+    texts, counts = picked.texts, picked.counts
+    if "input" in counts or "output" in counts or "total" in counts or "finish_reason" in texts:
+        return True
+    if any(name.startswith(_ANSWER) for name in span.attributes):
+        return True
+    if "raw_answer" not in texts:
+        return "model" in texts or "request_model" in texts
+    return not isinstance(json_object(texts["raw_answer"]).get("messages"), list)
+
+
+_ANSWER = ("llm.output_messages.", "llm.choices.")
 
 
 def read_texts(picked: Extracted, *, failed: bool) -> None:
     """Rules 2 and 3, and user and session from `metadata`."""
     texts = picked.texts
     parameters = json_object(texts.pop("raw_parameters", None))
-    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
+    text = texts.pop("raw_answer", None)
+    answer = believed_answer(picked, text, failed=failed)
+    if is_wanted(texts, "response_id") and not answer.usage:
+        answer = agreeing_answer(picked, text) or answer
     sent_input = texts.pop("raw_input", None)
     requested = text_in(parameters, "model", "model_name", "deployment_name")
     if requested is not None:

@@ -21,7 +21,7 @@ def _usage(*words: str) -> tuple[str, ...]:
 
 NAMES: dict[str, tuple[str, ...]] = {
     # what was called
-    "operation": ("gen_ai.operation.name", "llm.request.type"),
+    "operation": ("gen_ai.operation.name", "llm.request.type", "gen_ai.span.kind", "fi.span.kind"),
     "run_id": ("gen_ai.thread.run.id",),
     "step_kind": ("traceloop.span.kind",),
     "span_type": ("logfire.span_type",),
@@ -170,6 +170,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "details.output_audio_tokens",
     ),
     "raw_object": ("gen_ai.usage.raw",),
+    "raw_parameters": ("gen_ai.request.parameters", "llm.request.parameters", "llm.invocation_parameters"),
     # money
     "cost": (
         "gen_ai.usage.cost.amount",
@@ -230,6 +231,39 @@ def is_unknown_usage(name: str) -> bool:
         and not name.startswith(NOT_USAGE)
         and _USAGE_NAME.fullmatch(name) is not None
     )
+
+
+_PARTS = {
+    word: field
+    for field, words in (
+        (
+            "cache_read",
+            "cache_read_input_tokens cached_tokens cache_read_tokens cached_input_tokens cached_prompt_tokens",
+        ),
+        (
+            "cache_creation",
+            "cache_creation_input_tokens cache_write_tokens cache_creation_tokens cache_write_input_tokens",
+        ),
+        ("reasoning", "reasoning_tokens reasoning_output_tokens thinking_tokens"),
+    )
+    for word in words.split()
+}
+_SUMS = re.compile(r"total|session|aggregat|cumulat|turn|context", re.IGNORECASE)
+_OBJECT = re.compile(r"(?:[\w-]+\.)+(?:token_?)?usage(?:_?metadata)?", re.ASCII | re.IGNORECASE)
+
+
+def part_of_usage(name: str) -> str | None:
+    """The part of a whole that a name of unknown usage states (`metadata.usage.cached_tokens`).
+
+    None for any other number, and for one that may be of several calls.
+    """
+    path, _, word = name.rpartition(".")
+    return _PARTS.get(word) if path.endswith("usage") and _SUMS.search(path) is None else None
+
+
+def is_usage_object(name: str) -> bool:
+    """Whether an unknown name may hold all usage of a call as one object."""
+    return len(name) <= _MAX_NAME_CHARS and not name.startswith(NOT_USAGE) and _OBJECT.fullmatch(name) is not None
 
 
 _COUNTS = frozenset(word for field in FIELDS if field.form == "tokens" for word in field.row.words) | {

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions import shared
-from gateway.normalise.extract import NO_INTEREST, OTHER, AttributeTable, Extracted, Interest
+from gateway.normalise.conventions import shared, who
+from gateway.normalise.extract import COUNT, NO_INTEREST, OTHER, RAW, WHO, AttributeTable, Extracted, Interest
 from gateway.normalise.operation import Outcome, operation
 from gateway.normalise.usage import Basis
 
@@ -157,7 +157,17 @@ def _compile(own: Names) -> dict[str, Interest]:
 
 
 def usage_rule(name: str) -> Interest:
-    """Names that no table knows: numbers of usage are kept by
-    their name, all else is left unread.
+    """Names that no table knows: cache and reasoning of usage, users and sessions are found by the
+    end of the name, other numbers of usage are kept by it, all else is left unread.
     """
-    return (name, 0, OTHER) if shared.is_unknown_usage(name) else NO_INTEREST
+    if shared.is_unknown_usage(name):
+        part = shared.part_of_usage(name)
+        return (name, 0, OTHER) if part is None else (part, _OWN_RANK, COUNT)
+    if shared.is_usage_object(name):
+        return ("raw_usage", _OWN_RANK, RAW)
+    field = who.stated_by(name)
+    return NO_INTEREST if field is None else (field, _OWN_RANK, WHO)
+
+
+_OWN_RANK = 60
+"""Below every name that a table knows."""

@@ -2,7 +2,11 @@
 
 1. Names that conventions define.
 2. Free metadata, by the place that a library gives it (`_PLACES`) and the spellings in use.
+3. Names of a library's own that end like one of these (`stated_by`).
 """
+
+import re
+from typing import Final
 
 _PLACES = (
     "traceloop.association.properties.",
@@ -75,3 +79,20 @@ operating system's or the runtime's thread in OpenTelemetry, of no conversation.
 NAMES: dict[str, tuple[str, ...]] = {field: (*_DEFINED[field], *_BARE[field]) for field in _DEFINED}
 ANYWHERE: dict[str, tuple[str, ...]] = _DEFINED
 """Those that mean the same on a span of any library."""
+
+_OWN: Final = re.compile(
+    r"(?:[\w-]+\.)+(?:association[._]?properties\.(?P<field>user|session)[._]?id|(?P<session>(?:session|conversation)\.id))"
+    r"|(?P<bare>conversation\.id)",
+    re.ASCII,
+)
+_NOT_OURS: Final = ("http.", "url.", "db.", "rpc.", "messaging.", "browser.", "aws.", "os.", "process.", "device.")
+
+
+def stated_by(name: str) -> str | None:
+    """Rule 3: the field that an attribute of an AI span states by the end of its name; None for
+    most names.
+    """
+    found = None if name.startswith(_NOT_OURS) else _OWN.fullmatch(name)
+    if found is None:
+        return None
+    return found["field"] or "session"

@@ -391,14 +391,18 @@ def test_very_long_answers_still_give_their_leading_id(key: str) -> None:
 @pytest.mark.parametrize(
     ("scope", "attributes", "convention"),
     [
-        ("my-app", {"openinference.span.kind": "LLM"}, "openinference"),
+        ("my-app", {"openinference.span.kind": "LLM", "llm.model_name": "m"}, "openinference"),
         ("my-app", {"langfuse.observation.type": "generation"}, "langfuse"),
         ("my-app", {"langsmith.span.kind": "llm"}, "langsmith"),
         ("my-app", {"mlflow.spanType": "LLM"}, "mlflow"),
         ("my-app", {"llm.request.type": "chat", "gen_ai.system": "OpenAI"}, "openllmetry"),
         ("my-app", {"gen_ai.operation.name": "chat"}, "gen_ai"),
         ("broadcast", {"gen_ai.operation.name": "chat", "openrouter.provider_slug": "openai"}, "openrouter"),
-        ("openinference.instrumentation.dspy", {"openinference.span.kind": "LLM"}, "openinference"),
+        (
+            "openinference.instrumentation.dspy",
+            {"openinference.span.kind": "LLM", "llm.model_name": "m"},
+            "openinference",
+        ),
     ],
 )
 def test_attributes_choose_the_convention_where_the_scope_is_unknown(

@@ -49,6 +49,7 @@ TWO_REPORTS_OF_ONE_CALL = {
     "otlp/traceloop-sdk/messages": 2,
     "otlp/ag2-1.2/anthropic": 3,
     "otlp/ag2-1.2/chat": 2,
+    "otlp/haystack/own_chat": 2,
     "otlp/langtrace/anthropic": 2,
     # Logfire reports a stream in two spans.
     "otlp/logfire/chat_stream": 2,
@@ -64,6 +65,15 @@ BEYOND_THE_PAYLOAD = {
     "otlp/litellm-1.80/otel": "of a stream LiteLLM names no model but the one asked for",
     "otlp/openinference-anthropic-sdk0/messages_stream": "exclusive input, and the cache counts are not sent",
 }
+
+BY_THE_LEDGER = {
+    "otlp/langtrace/anthropic": "one of two reports does not name the model asked for",
+    "otlp/voltagent/tools": "the agent's span states the sum of its steps, one of which has a span too",
+}
+"""Scenario -> why its reports are right only together."""
+
+OWN_RESOURCE = {"otlp/voltagent/tools", "otlp/monocle/chat", "otlp/ax/chat"}
+"""Their libraries make the resource themselves."""
 
 
 @cache
@@ -89,7 +99,7 @@ def test_records_are_the_truth_of_the_scenario(scenario: Scenario) -> None:
     if scenario.name in TWO_REPORTS_OF_ONE_CALL:
         assert len(calls) == TWO_REPORTS_OF_ONE_CALL[scenario.name]
         found = [difference for difference in found if "calls, should be" not in difference]
-    if scenario.name in BEYOND_THE_PAYLOAD:
+    if scenario.name in BEYOND_THE_PAYLOAD or scenario.name in BY_THE_LEDGER:
         assert found
     else:
         assert not found
@@ -146,6 +156,7 @@ def assert_attribution(scenario: Scenario, calls: list[Call]) -> None:
             assert any(call.record["attribution"].get(field) == value for call in calls)
     for call in calls:
         attribution = call.record["attribution"]
-        assert attribution["team"] == "team-7Q"
-        assert attribution["environment"] == "staging"
+        if scenario.name not in OWN_RESOURCE:
+            assert attribution["team"] == "team-7Q"
+            assert attribution["environment"] == "staging"
         assert attribution["key"] == "corpus"
