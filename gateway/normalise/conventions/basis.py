@@ -10,11 +10,15 @@ known: the numbers decide, else the reading that cannot overstate.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart, counts_thoughts_apart
 from gateway.normalise.usage import Basis
+
+BasisRule = Callable[[Extracted, str, str | None], Basis]
+"""From the values, the scope's version and the provider."""
 
 
 def native_input(picked: Extracted, _version: str, provider: str | None) -> Basis:
@@ -36,3 +40,14 @@ def is_before(version: str, bound: tuple[int, ...]) -> bool:
     """Whether *version* (`0.1.58`, `1.2.0b1`) is one before *bound*; an unknown one is not."""
     numbers = re.match(r"\d{1,6}(?:\.\d{1,6})*", version)
     return numbers is not None and tuple(map(int, numbers.group().split("."))) < bound
+
+
+def native_before(bound: tuple[int, ...]) -> BasisRule:
+    """Rule 1 for versions before *bound*, up to which the library was seen to pass the provider's
+    own input on; of later ones, and of unknown ones, nothing is known.
+    """
+
+    def basis(picked: Extracted, version: str, provider: str | None) -> Basis:
+        return native_input(picked, version, provider) if is_before(version, bound) else Basis.UNSTATED
+
+    return basis

@@ -36,9 +36,11 @@ from gateway.normalise.conventions.logfire import SCOPES as LOGFIRE_SCOPES
 from gateway.normalise.conventions.mlflow import MLFLOW
 from gateway.normalise.conventions.openinference import (
     OPENINFERENCE,
+    OPENINFERENCE_AGNO,
     OPENINFERENCE_ANTHROPIC,
     OPENINFERENCE_BEDROCK,
-    OPENINFERENCE_NATIVE,
+    OPENINFERENCE_BEDROCK_JS,
+    OPENINFERENCE_CLAUDE_AGENT_SDK,
 )
 from gateway.normalise.conventions.openlit import is_openlit, openlit
 from gateway.normalise.conventions.table import Convention
@@ -57,9 +59,9 @@ SCOPES: dict[str, Convention] = {
     "org.springframework.boot": SPRING_AI,
     "pydantic-ai": GEN_AI_INCLUSIVE,
     "openinference.instrumentation.anthropic": OPENINFERENCE_ANTHROPIC,
-    "openinference.instrumentation.agno": OPENINFERENCE_NATIVE,
+    "openinference.instrumentation.agno": OPENINFERENCE_AGNO,
     "openinference.instrumentation.bedrock": OPENINFERENCE_BEDROCK,
-    "openinference.instrumentation.claude_agent_sdk": OPENINFERENCE_NATIVE,
+    "openinference.instrumentation.claude_agent_sdk": OPENINFERENCE_CLAUDE_AGENT_SDK,
     # OpenLLMetry's Python packages use the name space of OpenTelemetry's own
     "opentelemetry.instrumentation.openai.v0": openllmetry.OPENLLMETRY,
     "opentelemetry.instrumentation.openai.v1": openllmetry.OPENLLMETRY,
@@ -97,8 +99,7 @@ SCOPES: dict[str, Convention] = {
 
 SCOPE_PREFIXES: tuple[tuple[str, Convention], ...] = (
     ("openinference.instrumentation.", OPENINFERENCE),
-    ("@arizeai/openinference-instrumentation-anthropic", OPENINFERENCE_NATIVE),
-    ("@arizeai/openinference-instrumentation-bedrock", OPENINFERENCE_NATIVE),
+    ("@arizeai/openinference-instrumentation-bedrock", OPENINFERENCE_BEDROCK_JS),
     ("@arizeai/openinference-", OPENINFERENCE),
     ("@traceloop/", openllmetry.OPENLLMETRY_JS),
     ("traceloop.", openllmetry.OPENLLMETRY_UNSTATED),

@@ -7,7 +7,7 @@ the numbers may prove it.
 """
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions.basis import native_input
+from gateway.normalise.conventions.basis import native_before, native_input
 from gateway.normalise.conventions.table import Convention, by_operation, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.operation import Outcome
@@ -61,7 +61,7 @@ def _estimates(picked: Extracted, _provider: str | None) -> bool:
 GEN_AI_BOTOCORE = Convention(
     "gen_ai",
     own={"rpc_method": ("rpc.method",)},
-    basis=native_input,
+    basis=native_before((0, 67)),
     default_provider="aws.bedrock",
     estimates=_estimates,
 )

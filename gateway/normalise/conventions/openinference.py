@@ -7,14 +7,15 @@
    the request's is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`, which holds the provider's answer or its text
    alone; `input.value` the request or the prompt alone (`envelopes.py` distinguishes them).
-4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. Agno's, Bedrock's
-   and JavaScript's instrumentations pass the provider's own numbers on; of Bedrock only
-   `converse` up to 0.1.58, for what InvokeModel answers is summed up, and so is `converse` since.
+4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. The versions seen
+   of Agno's and Bedrock's instrumentations, and those up to 0.1.12 of the Claude Agent SDK's, pass
+   the provider's own numbers on. Of Python's Bedrock only `converse` up to 0.1.58: what InvokeModel
+   answers is summed up, and so is `converse` since.
 """
 
 from gateway.common.operations import is_wanted
 from gateway.decode.view import Span
-from gateway.normalise.conventions.basis import is_before, native_input
+from gateway.normalise.conventions.basis import is_before, native_before, native_input
 from gateway.normalise.conventions.native import believed_answer, take_answer
 from gateway.normalise.conventions.shapes import agreeing_answer
 from gateway.normalise.conventions.table import Convention, by_operation
@@ -129,9 +130,18 @@ OPENINFERENCE_ANTHROPIC = Convention(
     "openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=basis, default_provider="anthropic"
 )
 
-OPENINFERENCE_NATIVE = Convention(
-    "openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=native_input
-)
+_AGNO, _CLAUDE_AGENT_SDK, _BEDROCK_JS = (1, 0, 16), (0, 1, 13), (0, 5, 2)
+"""Versions before which they were seen to pass the provider's own input on. The Claude Agent SDK's
+adds the cache since."""
+
+
+def _native_before(bound: tuple[int, ...]) -> Convention:
+    return Convention("openinference", own=NAMES, outcome=outcome, read_texts=read_texts, basis=native_before(bound))
+
+
+OPENINFERENCE_AGNO = _native_before(_AGNO)
+OPENINFERENCE_CLAUDE_AGENT_SDK = _native_before(_CLAUDE_AGENT_SDK)
+OPENINFERENCE_BEDROCK_JS = _native_before(_BEDROCK_JS)
 
 
 def read_span(picked: Extracted, span: Span) -> None:

@@ -13,7 +13,7 @@ prompts in the older ones.
 """
 
 from gateway.decode.view import Span
-from gateway.normalise.conventions.basis import is_before, native_input, native_output
+from gateway.normalise.conventions.basis import is_before, native_before, native_output
 from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import Extracted
 from gateway.normalise.provider import counts_cache_apart
@@ -73,8 +73,8 @@ def _estimates(picked: Extracted, _provider: str | None) -> bool:
 
 OPENLLMETRY = Convention("openllmetry", own=NAMES, basis=inclusive)
 OPENLLMETRY_UNSTATED = Convention("openllmetry", own=NAMES)
-OPENLLMETRY_NATIVE = Convention("openllmetry", own=NAMES, basis=native_input, output_basis=native_output)
-"""Bedrock, Google: rule 3."""
+OPENLLMETRY_NATIVE = Convention("openllmetry", own=NAMES, basis=native_before((0, 63)), output_basis=native_output)
+"""Bedrock, Google: rule 3, as seen up to 0.62."""
 OPENLLMETRY_JS = Convention("openllmetry", own=NAMES, basis=_javascript, output_basis=native_output)
 OPENLLMETRY_JS_ANTHROPIC = Convention(
     "openllmetry", own=NAMES, basis=_javascript_anthropic, default_provider="anthropic"

@@ -339,7 +339,9 @@ SENDERS: dict[str, Sender] = {
     "openai-v2": Sender("opentelemetry.instrumentation.openai_v2", semantic, (OPENAI,)),
     "util-genai": Sender("opentelemetry.util.genai.handler", semantic, ALL),
     "google-genai": Sender("opentelemetry.instrumentation.google_genai", semantic, (GEMINI,)),
-    "botocore": Sender("opentelemetry.instrumentation.botocore.bedrock-runtime", passed_on, (BEDROCK,)),
+    "botocore": Sender(
+        "opentelemetry.instrumentation.botocore.bedrock-runtime", passed_on, (BEDROCK,), version="0.66b2"
+    ),
     "anthropic sdk": Sender("com.anthropic.sdk.python", semantic, (ANTHROPIC,)),
     "pydantic-ai": Sender("pydantic-ai", semantic, ALL),
     "adk 2": Sender("gcp.vertex.agent", semantic, (GEMINI,), version="2.13.0"),
@@ -360,7 +362,7 @@ SENDERS: dict[str, Sender] = {
     ),
     "openllmetry openai": Sender("opentelemetry.instrumentation.openai.v1", semantic, (OPENAI,)),
     "openllmetry anthropic": Sender("opentelemetry.instrumentation.anthropic", semantic, (ANTHROPIC,)),
-    "openllmetry bedrock": Sender("opentelemetry.instrumentation.bedrock", passed_on, (BEDROCK,)),
+    "openllmetry bedrock": Sender("opentelemetry.instrumentation.bedrock", passed_on, (BEDROCK,), version="0.62.4"),
     "openllmetry google": Sender("opentelemetry.instrumentation.google_generativeai", openllmetry_google, (GEMINI,)),
     "openllmetry vertex": Sender("opentelemetry.instrumentation.vertexai", openllmetry_google, (GEMINI,)),
     "openllmetry js 0.27": Sender("@traceloop/instrumentation-anthropic", passed_on, (ANTHROPIC,), version="0.27.0"),
@@ -380,6 +382,25 @@ SENDERS: dict[str, Sender] = {
         "openinference.instrumentation.agno",
         lambda call: openinference(call, native_input(call), call.output),
         (OPENAI, ANTHROPIC, BEDROCK),
+        version="1.0.15",
+    ),
+    "openinference js anthropic": Sender(
+        "@arizeai/openinference-instrumentation-anthropic",
+        lambda call: openinference(call, call.input, call.output),
+        (ANTHROPIC,),
+        version="0.2.8",
+    ),
+    "openinference claude agent sdk": Sender(
+        "openinference.instrumentation.claude_agent_sdk",
+        lambda call: openinference(call, native_input(call), call.output),
+        (ANTHROPIC,),
+        version="0.1.12",
+    ),
+    "openinference claude agent sdk since 0.1.13": Sender(
+        "openinference.instrumentation.claude_agent_sdk",
+        lambda call: openinference(call, call.input, call.output),
+        (ANTHROPIC,),
+        version="0.1.22",
     ),
     "openinference bedrock": Sender(
         "openinference.instrumentation.bedrock",
@@ -399,6 +420,7 @@ SENDERS: dict[str, Sender] = {
         "@arizeai/openinference-instrumentation-bedrock",
         lambda call: openinference(call, native_input(call), call.output),
         (BEDROCK,),
+        version="0.5.1",
     ),
     "openinference with the answer": Sender("openinference.instrumentation.any", openinference_answer, ALL),
     "openinference vertex": Sender("openinference.instrumentation.vertexai", openinference_vertex, (GEMINI,)),
