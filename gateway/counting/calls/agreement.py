@@ -131,7 +131,8 @@ def accounts_for(fact: CallDigest, call: CallDigest) -> bool:
         fact.scope == call.scope
         and fact.source == call.source
         and not call.marks & REPEAT
-        and (fact.input_tokens, fact.output_tokens) == (call.input_tokens, call.output_tokens)
+        and fact.output_tokens == call.output_tokens
+        and (fact.input_tokens == call.input_tokens or lacks_cache(fact, call))
         and call.start_ms - NESTED_SLACK_MS <= fact.start_ms <= call.end_ms + NESTED_SLACK_MS
         and same_model(fact, call)
     )

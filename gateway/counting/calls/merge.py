@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from gateway.contract.flags import BASIS_ASSUMED, UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
+from gateway.normalise.provider import counts_cache_apart
 from spool.record import FIELDS, Cost, Record, Usage
 
 _FILLED = FIELDS.merged("fill")
@@ -93,8 +94,13 @@ def _cached(usage: Usage) -> int:
 
 
 def _shows_basis(report: Record) -> bool:
-    """Whether it was known of a report what its input holds."""
-    return _cached(report["usage"]) > 0 and BASIS_ASSUMED not in report["flags"]
+    """Whether it was known of a report what its input holds, which the provider leaves open."""
+    model = report.get("response_model") or report.get("request_model")
+    return (
+        _cached(report["usage"]) > 0
+        and BASIS_ASSUMED not in report["flags"]
+        and counts_cache_apart(report.get("provider"), model)
+    )
 
 
 def complete_usage(usage: Usage, other: Usage) -> None:
