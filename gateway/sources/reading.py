@@ -23,11 +23,7 @@ def read_source(
 
 
 def read_documents(source: Source, body: bytes, context: Context, *, first_line: int = 1) -> SourceRead:
-    return read_found(source, documents_of(source, body, first_line, context.limits), context)
-
-
-def read_found(source: Source, documents: Documents, context: Context) -> SourceRead:
-    """What *documents*, sent to *source*, hold. Raises as `read_source`."""
+    documents = documents_of(source, body, first_line, context.limits)
     Meter(context.limits.max_items).take(len(documents.found) + len(documents.rejected))
     out = SourceRead()
     out.calls.items = len(documents.rejected)

@@ -14,7 +14,6 @@ from gateway.normalise.call import Normalised
 from gateway.normalise.context import Context
 from gateway.normalise.points import UsagePoints
 from gateway.sources.documents import Document, ReadLine
-from gateway.sources.leaves import Leaf
 
 SOURCES_PATH = "/v1/sources"
 TOKEN_PATH = "/token/{token}"  # noqa: S105 - where one stands
@@ -101,9 +100,6 @@ class Source:
     JSON, the whole body is read."""
     read_line: ReadLine | None = None
     """For log lines that are no JSON."""
-    leaves: tuple[Leaf, ...] = ()
-    """Where each document is read by itself: all values that its rules read of most. What the rules
-    made of a document is then done again for others of its shape."""
     environment: Snippet | None = None
     """Settings of the product's environment that the snippet needs; None where it needs none."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from gateway.common.operations import decimal_string, money, rfc3339
-from gateway.common.varying import REAL, ROUND, DerivedText, NotVarying, VaryingReal, VaryingText
+from gateway.common.varying import REAL, ROUND
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.lesson_bounds import Bounds, conditions_of
 from gateway.ingest.parsing.lessons import CallLesson, Lesson
@@ -20,8 +20,6 @@ Read = tuple[bytes, bytes, int, str | None]
 Run = Callable[..., Read | Literal[True] | None]
 """`run(values, trace_id, span_id, parent, start_ns, end_ns, received_ms, received_at)` -> None
 where a condition does not hold, True for a span that is no call."""
-DocumentRun = Callable[..., Read | Literal[True] | None]
-"""`run(values, received_ms, received_at)`, as `Run`."""
 
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "//", "rem": "%"}
 _BY_CONSTANT: Final = frozenset({"div", "rem"})
@@ -40,9 +38,6 @@ _OF_SPAN: Final = {
 _MOST: Final = (1 << 31) - 1
 _IDS_BYTES: Final = 32
 """With which a row begins: those of trace, span and parent."""
-_RECORD_ID_BYTES: Final = 16
-"""Of the record id, with which the row of a report without a span begins."""
-_DOCUMENT_SIGNATURE: Final = "run(values, received, received_at)"
 _SIGNATURE: Final = "run(values, trace_id, span_id, parent, start, end, received, received_at)"
 
 
@@ -68,37 +63,6 @@ def run_of(lesson: Lesson, varying: Sequence[str]) -> Run:
     else:
         _write(code, lesson.call, names, (("trace_id", "16s"), ("span_id", "8s"), ("parent", "8s")))
     return made(_SIGNATURE, code.lines, code.constants)
-
-
-def document_run_of(lesson: Lesson, varying: Sequence[str], texts: Sequence[VaryingText]) -> DocumentRun:
-    """The function of *lesson*, for documents whose values are *varying*; *texts*: those that stand
-    for others, by number, with what is made of them.
-    """
-    code = Code([], {})
-    if varying:
-        code.lines.append(f"{', '.join(varying)}, = values")
-    names = numbers_of(code, lesson)
-    if lesson.call is None:
-        code.lines.append("return True")
-        return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
-    for text in texts:
-        if isinstance(text, DerivedText):
-            parts = ", ".join(_part(code, part) for part in text.parts)
-            code.lines.append(f"hole{text.number} = {code.constant(text.made_by)}({parts})")
-    record_id = next(number for kind, number, _ in lesson.call.record if kind == "hole")
-    n_rest = _IDS_BYTES - _RECORD_ID_BYTES
-    if lesson.call.row[_RECORD_ID_BYTES:_IDS_BYTES] != bytes(n_rest):
-        raise NotVarying
-    record_id_bytes = f"{code.constant(bytes.fromhex)}(hole{record_id})", f"{_RECORD_ID_BYTES}s"
-    _write(code, lesson.call, names, (record_id_bytes, (code.constant(bytes(n_rest)), f"{n_rest}s")))
-    return made(_DOCUMENT_SIGNATURE, code.lines, code.constants)
-
-
-def _part(code: Code, part: object) -> str:
-    """What a text is made of."""
-    if isinstance(part, VaryingReal):
-        return f"real{part.number}"
-    return f"hole{part.number}" if isinstance(part, VaryingText) else code.constant(part)
 
 
 def numbers_of(code: Code, lesson: Lesson) -> list[str]:

@@ -31,7 +31,7 @@ from gateway.sources.reading import read_source
 from gateway.sources.records.envelope import index_of
 from gateway.sources.records.source import NAME as RECORDS
 from gateway.sources.records.source import read_stated
-from gateway.sources.source import Source, SourceRead
+from gateway.sources.source import Source
 
 TraceUpdate = tuple[str, dict[str, Any], int]
 """A trace's id, the attribution that is stated for it, and when in ms (0 for unknown)."""
@@ -107,11 +107,6 @@ def parse(payload: Payload, context: Context, rules: ParseRules) -> Parsed:
 
 def _parse_source(name: str, payload: Payload, context: Context, rules: ParseRules) -> Parsed:
     read = read_source(name, payload.body, context, first_line=payload.first_line, sources=rules.sources)
-    return parsed_source(read, context, rules)
-
-
-def parsed_source(read: SourceRead, context: Context, rules: ParseRules) -> Parsed:
-    """What a source's payload came to, priced and serialised."""
     updates = tuple((x.id, cast("dict[str, Any]", attribute({}, x.who, context)), x.at_ms) for x in read.threads)
     return Parsed(
         parsed_calls(read.calls, context, rules),

@@ -24,7 +24,6 @@ from gateway.contract.reader_status import ReaderStatus
 from gateway.decode import wire
 from gateway.decode.otlp_protobuf import decode_traces
 from gateway.ingest.parsing.attribute_bytes import request_of
-from gateway.ingest.parsing.document_reader import DocumentReader
 from gateway.ingest.parsing.joining import joined
 from gateway.ingest.parsing.lessons import lesson_of, refusal
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse, parsed_calls
@@ -82,7 +81,6 @@ class ShapeReader:
         self._rules = rules
         self._stands = stand(secrets.token_bytes(32))
         self.is_native = NATIVE is not None
-        self.documents = DocumentReader(rules)
         self._reader: Any = ReplayReader(MAX_BYTES)
         if NATIVE is not None:
             self._reader = NATIVE.Reader(sorted(WORDS), RECORDS_SCOPE, MAX_BYTES)
@@ -123,8 +121,6 @@ class ShapeReader:
 
     def parse_all(self, payload: Payload, context: Context) -> Parsed:
         """As `parse`, and by the rules what that does not read. Raises as these do."""
-        if self.documents.reads(payload):
-            return self.documents.parse(payload, context)
         parsed = self.parse(payload, context) if self.reads(payload) else None
         return parse(payload, context, self._rules) if parsed is None else parsed
 

@@ -35,7 +35,6 @@ from gateway.normalise.conventions.table import Convention, inclusive
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
 from gateway.normalise.texts import Json, count_in
 from gateway.sources.fields import count_of, cut, number_of, pick_fields, text_of
-from gateway.sources.leaves import leaves_of
 from gateway.sources.litellm.call_types import CallType, call_type
 from gateway.sources.reporting import Report, content_id, epoch_ms
 
@@ -75,40 +74,11 @@ headers, tags, tracebacks."""
 
 LITELLM: Final = Convention("litellm", own=NAMES, basis=inclusive)
 
-_USAGE = "metadata.usage_object."
-_DETAILS = ("prompt_tokens_details.", "completion_tokens_details.")
-LEAVES: Final = leaves_of(
-    LITELLM,
-    {"input": "count", "output": "count", "cost": "real", "request_id": "text", "session": "text"},
-    {
-        **dict.fromkeys(("call_type", "status", "cache_hit", "hidden_params.batch_models", "response.model"), "key"),
-        **dict.fromkeys(("error_information.error_class", "error_information.error_code"), "key"),
-        "metadata.requester_metadata.user_id": "key",
-        **dict.fromkeys(("id", "trace_id", "metadata.requester_metadata.trace_id"), "text"),
-        **dict.fromkeys(("startTime", "endTime", "completionStartTime"), "real"),
-        "total_tokens": "count",
-        "response.usage": "absent",
-        **dict.fromkeys(
-            (
-                *(_USAGE + name for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")),
-                *(
-                    _USAGE + _DETAILS[0] + name
-                    for name in ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "audio_tokens")
-                ),
-                _USAGE + _DETAILS[0] + "cache_creation_token_details.ephemeral_1h_input_tokens",
-                *(_USAGE + _DETAILS[1] + name for name in ("reasoning_tokens", "audio_tokens")),
-            ),
-            "count",
-        ),
-    },
-)
-"""All that is read of a payload of today's versions, whose usage is in its metadata."""
-
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _TRACE = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
-CACHE_HIT: Final = "_cache_hit"
+_CACHED: Final = "_cache_hit"
 """Stands with a time behind the response id of an answer from the gateway's cache."""
-_CACHE_HIT = re.compile(rf"{CACHE_HIT}[\d.]*$")
+_CACHE_HIT = re.compile(rf"{_CACHED}[\d.]*$")
 _SESSION = "_session_"
 _NO_MODEL = frozenset({"unknown", "unknown-model", "None"})
 _MS = 1000
@@ -268,7 +238,7 @@ def _read_response_id(document: Mapping[str, Json], picked: Extracted, *, failed
     sent = document.get("id")
     if failed or not isinstance(sent, str):
         return
-    response_id = _CACHE_HIT.sub("", sent[:4096]) if CACHE_HIT in sent else sent
+    response_id = _CACHE_HIT.sub("", sent[:4096]) if _CACHED in sent else sent
     if response_id and response_id != "None" and not _UUID.fullmatch(response_id):
         picked.texts["response_id"] = cut(response_id)
 

@@ -21,7 +21,7 @@ from gateway.sources.litellm.call_types import CallType
 from gateway.sources.litellm.daily import FOREIGN_ROW, add_daily, is_cbf, is_focus, read_line
 from gateway.sources.litellm.events import LAGO, OPENMETER, is_cloud_event, is_lago, lago_report, openmeter_report
 from gateway.sources.litellm.older import is_older, older_report
-from gateway.sources.litellm.payload import LEAVES, LITELLM, is_payload, report_of
+from gateway.sources.litellm.payload import LITELLM, is_payload, report_of
 from gateway.sources.litellm.trim import without_price_maps
 from gateway.sources.reporting import Report, add_call
 from gateway.sources.source import Snippet, Source, SourceRead
@@ -94,5 +94,4 @@ SOURCE = Source(
     },
     trim=without_price_maps,
     read_line=read_line,
-    leaves=LEAVES,
 )
