@@ -6,19 +6,16 @@ values that carry their origins (`traced`), and a template of spans, over symbol
 two modules or asks which of them reads.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, wraps
-from typing import Any, Final, ParamSpec, TypeGuard, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from gateway.common.traced import Leaf, Origin, Text, TracedObject, active_recording, carried, origin_of
-from gateway.common.varying import NotVarying, Varying, VaryingReal, derived
+from gateway.common.varying import Varying
 
 _T = TypeVar("_T")
-_N = TypeVar("_N", int, float)
-_Parts = ParamSpec("_Parts")
 
 _MONEY_DECIMALS: Final = 15
 _DIGITS: Final = ".15g"
@@ -28,37 +25,6 @@ _MIN_AMOUNT: Final = 1e-30
 """What is less, whatever its sign, is nothing: written out it would be hundreds of zeros."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 """Types of plain values. Operations on the hot path look here first."""
-
-
-# ---- numbers
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether *value* is a whole number, and no boolean."""
-    return isinstance(value, int | Varying) and not isinstance(value, bool)
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether *value* is a number, and no boolean."""
-    return isinstance(value, int | float | Varying) and not isinstance(value, bool)
-
-
-def real(value: float | Varying) -> float | None:
-    """*value* as a real number; None where it is infinite, none, or too large for one."""
-    if isinstance(value, Varying):
-        return cast("float", value)
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return like(number, value) if math.isfinite(number) else None
-
-
-def plain(value: _N) -> _N:
-    """*value*, for what no operation computes. Raises NotVarying where it is symbolic."""
-    if isinstance(value, Varying):
-        raise NotVarying
-    return value
 
 
 # ---- texts of numbers
@@ -87,32 +53,12 @@ def money(total: int | Varying) -> str:
     return f"{digits[:-_MONEY_DECIMALS]}.{digits[-_MONEY_DECIMALS:]}".rstrip("0").rstrip(".")
 
 
-def decimal_string(amount: float | VaryingReal) -> str:
+def decimal_string(amount: float) -> str:
     """*amount* without exponent and without binary noise."""
-    if isinstance(amount, VaryingReal):
-        return cast("str", amount.as_amount())
     if abs(amount) < _MIN_AMOUNT:
         return "0"
     text = format(amount, _DIGITS)
     return format(Decimal(text), "f") if "e" in text else text
-
-
-# ---- texts of texts
-
-
-def text_of_texts(make: Callable[_Parts, str]) -> Callable[_Parts, str]:
-    """Decorator: *make* looks at the letters of its arguments, and only whether its result is empty
-    may decide anything. Of symbolic texts the result is symbolic.
-    """
-
-    @wraps(make)
-    def operation(*parts: _Parts.args, **named: _Parts.kwargs) -> str:
-        try:
-            return make(*parts, **named)
-        except NotVarying:
-            return derived(make, *parts, *named.values())
-
-    return operation
 
 
 # ---- origins

@@ -6,7 +6,6 @@ does the same. What cannot be recorded raises `NotVarying`, or TypeError: a `Var
 so that no library reads its value unseen.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Self
 
 
@@ -26,14 +25,6 @@ class Money(NamedTuple):
     place: int
 
 
-class Amount(NamedTuple):
-    """A number that a sender states as money, as a decimal text; its place."""
-
-    place: int
-
-
-REAL: Final = "real"
-ROUND: Final = "round"
 _MAX_NODES: Final = 250
 _MAX_DIVISOR: Final = (1 << 63) - 1
 
@@ -58,12 +49,6 @@ class Computation:
     def given(self, name: str, value: int, number: int = 0, *, is_time: bool = False) -> "Varying":
         """The number *name* of the item, which is *value* in this one."""
         return Varying(self, self.place(name, number), value, is_time=is_time)
-
-    def given_real(self, number: int, value: Any) -> "VaryingReal":
-        """The real number *number* of the item."""
-        made = VaryingReal(self, self.place(REAL, number), value)
-        made.number = number
-        return made
 
     def place(self, operation: str, left: int = 0, right: int = 0) -> int:
         """The place of a node; equal ones have one."""
@@ -102,8 +87,7 @@ class Varying:
 
     def _made(self, operation: str, left: "Varying", right: "Varying", value: int) -> "Varying":
         place = self.computation.place(operation, left.place, right.place)
-        kind = VaryingReal if isinstance(left, VaryingReal) or isinstance(right, VaryingReal) else Varying
-        return kind(self.computation, place, value, is_time=left.is_time and right.is_time)
+        return Varying(self.computation, place, value, is_time=left.is_time and right.is_time)
 
     def __add__(self, other: Any) -> Any:
         right = self._with(other)
@@ -182,34 +166,13 @@ class Varying:
         return hash(self.value) if self == self.value else 0
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.place})"
+        return f"Varying({self.place})"
 
     def __str__(self) -> str:
         raise NotVarying
 
     def __format__(self, form: str) -> str:
         raise NotVarying
-
-
-class VaryingReal(Varying):
-    """A real number of an item."""
-
-    __slots__ = ("number",)
-    number: int
-    """Which of the item's own; computed ones have none."""
-
-    def _divided(self, operation: str, by: int, value: int) -> Varying:
-        raise NotVarying
-
-    def __round__(self) -> Varying:
-        place = self.computation.place(ROUND, self.place)
-        return Varying(self.computation, place, round(self.value), is_time=True)
-
-    def __hash__(self) -> int:
-        raise NotVarying
-
-    def as_amount(self) -> Any:
-        return Amount(self.place)
 
 
 class VaryingText(str):
@@ -254,58 +217,3 @@ _UNSEEN: Final = {"__contains__", "__eq__", "__ne__", "__hash__", "__len__", "__
 """What of a text does not look at its letters, or is defined above."""
 for _name in set(vars(str)) - _UNSEEN - {"__doc__", "__getattribute__"}:
     setattr(VaryingText, _name, _refuse)
-
-
-class FormedText(VaryingText):
-    """A text in the place of any other of its form, and unlike the other texts of its item. Its own
-    letters are of that form, so what depends on the form alone may look at them.
-    """
-
-    __slots__ = ("absent", "among")
-    absent: frozenset[str]
-    """None of the form is one of these or holds one of them."""
-    among: list["FormedText"]
-    """All of its item, by number."""
-
-    def __contains__(self, part: object) -> bool:
-        return False if part in self.absent else super().__contains__(part)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is str and other in self.absent:
-            return False
-        if type(other) is FormedText and type(self) is FormedText:
-            # Of another item it may be met in a cache of what depends on the form.
-            return other is self if other.among is self.among else str.__eq__(self, other)
-        return super().__eq__(other)
-
-    __hash__ = str.__hash__
-
-
-class DerivedText(FormedText):
-    """What a function makes of texts that vary; the same is made of any others."""
-
-    __slots__ = ("made_by", "parts")
-    made_by: Callable[..., str]
-    parts: tuple[Any, ...]
-
-
-def _as_it_is(part: Any) -> Any:
-    if isinstance(part, VaryingReal) and hasattr(part, "number"):
-        return part.value
-    return str.__str__(part) if isinstance(part, str) else part
-
-
-def derived(made_by: Callable[..., str], *parts: Any) -> str:
-    """What *made_by* makes of *parts*, texts that vary and real numbers of the item among them.
-    Whether that is empty depends on the texts' forms alone.
-    """
-    among = next((part.among for part in parts if isinstance(part, FormedText)), None)
-    if among is None:
-        raise NotVarying
-    letters = made_by(*map(_as_it_is, parts))
-    if not letters:
-        return letters
-    text = DerivedText(letters, len(among))
-    text.absent, text.among, text.made_by, text.parts = frozenset(), among, made_by, parts
-    among.append(text)
-    return text

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from gateway.decode import slices, wire
+from gateway.decode.fields import BYTES, MORE
 from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
 from gateway.decode.view import Faults, Logs, Metrics, Traces
 
@@ -21,9 +22,21 @@ def decode_traces(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Traces:
     return Traces(*_decoded(wire.TRACES, slices.TRACES, body, limits))
 
 
-def decode_raw_traces(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Any:
-    """The same request as `RawTraces` (`gateway.decode.wire`). Raises as above."""
-    return _decoded(wire.RAW_TRACES, slices.RAW_TRACES, body, limits)[0]
+def one_span(resource: bytes, scope: bytes, span: bytes) -> bytes:
+    """The ExportTraceServiceRequest of one span, of the bytes of its three parts; b"" for a
+    resource or scope that is missing.
+    """
+    scope_spans = (_field(1, scope) if scope else b"") + _field(2, span)
+    return _field(1, (_field(1, resource) if resource else b"") + _field(2, scope_spans))
+
+
+def _field(number: int, value: bytes) -> bytes:
+    size, head = len(value), bytearray([number << 3 | BYTES])
+    while size >= MORE:
+        head.append(size & 0x7F | MORE)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + value
 
 
 def decode_logs(body: bytes, limits: ParseLimits = DEFAULT_LIMITS) -> Logs:

@@ -118,8 +118,7 @@ class _Children(Sequence[Any]):
         kind = _child_kind(level)
         if kind is wire.METRIC:
             return _SlicedMetric(run, start, end, at + ".")
-        is_unread = kind is wire.RAW_SPAN  # its attributes are not counted: only the rules read one so large
-        if is_unread or has_more_messages(run.body, start, end, kind, run.limits.max_attributes, run.fields):
+        if has_more_messages(run.body, start, end, kind, run.limits.max_attributes, run.fields):
             run.faults[at] = TOO_MANY
             return kind()
         return parse(kind, run.body[start:end])
@@ -250,11 +249,6 @@ TRACES: Final = _levels(
     ("ExportTraceServiceRequest", "resource_spans", "resourceSpans"),
     ("ResourceSpans", "scope_spans", "scopeSpans"),
     ("ScopeSpans", "spans", "spans"),
-)
-RAW_TRACES: Final = _levels(
-    ("RawTraces", "resource_spans", "resourceSpans"),
-    ("RawResourceSpans", "scope_spans", "scopeSpans"),
-    ("RawScopeSpans", "spans", "spans"),
 )
 LOGS: Final = _levels(
     ("ExportLogsServiceRequest", "resource_logs", "resourceLogs"),

@@ -9,9 +9,6 @@ They differ from the generated classes in three ways, none of which shows on the
    member is set. The numbers keep presence (`?`): an attribute that states 0 is 0, not absent.
 3. Fields that no one needs are left out; protobuf skips them.
 
-`RawTraces` reads the bytes of traces so far only that what repeats from span to span can be
-recognised by its bytes.
-
 Each message is one entry of `_SCHEMA`: field number, type, name. `*` repeats, `?` keeps
 presence, `map` is rule 1.
 """
@@ -22,15 +19,6 @@ from google.protobuf.message import Message
 
 _PACKAGE = "telemetry_gateway.otlp_view"
 
-_SPAN_HEAD = """
-    1 bytes trace_id
-    2 bytes span_id
-    4 bytes parent_span_id
-    5 string name
-    6 int32 kind
-    7 fixed64 start_time_unix_nano
-    8 fixed64 end_time_unix_nano"""
-"""Fields of a span that are the same in both of its views."""
 _SCHEMA = {
     "AnyValue": """
         1 string string_value
@@ -54,8 +42,14 @@ _SCHEMA = {
     "ScopeSpans": """
         1 InstrumentationScope scope
         2 Span* spans""",
-    "Span": _SPAN_HEAD
-    + """
+    "Span": """
+        1 bytes trace_id
+        2 bytes span_id
+        4 bytes parent_span_id
+        5 string name
+        6 int32 kind
+        7 fixed64 start_time_unix_nano
+        8 fixed64 end_time_unix_nano
         9 map attributes
         11 Event* events
         15 Status status""",
@@ -63,22 +57,6 @@ _SCHEMA = {
         2 string name
         3 map attributes""",
     "Status": "3 int32 code",
-    # the same, with each attribute, resource and scope as its bytes
-    "RawTraces": "1 RawResourceSpans* resource_spans",
-    "RawResourceSpans": """
-        1 bytes* resource
-        2 RawScopeSpans* scope_spans""",
-    "RawScopeSpans": """
-        1 bytes* scope
-        2 RawSpan* spans""",
-    "RawSpan": _SPAN_HEAD
-    + """
-        9 bytes* attributes
-        11 Event events
-        15 Status status""",
-    "RawAttribute": """
-        1 string key
-        2 AnyValue value""",
     # logs
     "ExportLogsServiceRequest": "1 ResourceLogs* resource_logs",
     "ResourceLogs": """
@@ -227,8 +205,6 @@ def _classes() -> dict[str, type[Message]]:
 _CLASSES = _classes()
 
 TRACES = _CLASSES["ExportTraceServiceRequest"]
-RAW_TRACES = _CLASSES["RawTraces"]
-RAW_SPAN = _CLASSES["RawSpan"]
 LOGS = _CLASSES["ExportLogsServiceRequest"]
 METRICS = _CLASSES["ExportMetricsServiceRequest"]
 METRIC = _CLASSES["Metric"]

@@ -52,7 +52,7 @@ class GatewayIntake:
 
     @property
     def takes_together(self) -> bool:
-        return self.pipeline.parser.reader.reads_together
+        return self.pipeline.parser.reader.reads_spans
 
     def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
         return self.pipeline.take_together(bodies, sender)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from gateway.common.json_bytes import json_bytes
-from gateway.common.operations import rfc3339, text_of_texts
+from gateway.common.operations import rfc3339
 from gateway.contract.flags import BASIS_ASSUMED
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
@@ -62,7 +62,6 @@ _SPOKEN = frozenset(
 _PYTHON_CLASS = re.compile(r"<class '([\w.]+)'>")
 
 
-@text_of_texts
 def event_record_id(source: str, event_id: str) -> str:
     """The id of a record whose sender gives its reports an id of their own;
     *source* is the format's name.

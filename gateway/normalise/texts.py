@@ -11,7 +11,7 @@ from typing import cast
 
 import orjson
 
-from gateway.common.operations import chosen, inside_text, is_whole, like
+from gateway.common.operations import chosen, inside_text, like
 from gateway.decode import python_repr
 from gateway.decode.loose_json import loads
 from gateway.normalise import envelopes
@@ -97,7 +97,7 @@ def count_in(value: Mapping[str, Json], *keys: str) -> int | None:
             isinstance(found, str) and len(found) <= _MAX_DIGITS and found.isdecimal()
         ):
             found = like(int(found), found)
-        if is_whole(found) and 0 <= found <= _MAX_COUNT:
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MAX_COUNT:
             return found if type(found) is int else chosen(found, *map(value.get, keys))
     return None
 

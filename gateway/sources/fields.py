@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from gateway.common.operations import is_number, is_whole, like, real
+from gateway.common.operations import like
 from gateway.normalise.conventions.shared import kind_of
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import COUNT, FIRST, MAX_COUNT, MAX_TEXT_CHARS, NO_ONE, NUMBER, TEXT, WHO, Extracted
@@ -183,13 +183,17 @@ def count_of(value: Json) -> int | None:
         isinstance(value, float) and value.is_integer()
     ):
         value = like(int(value), value)
-    return value if is_whole(value) and 0 <= value <= MAX_COUNT else None
+    return value if isinstance(value, int) and 0 <= value <= MAX_COUNT else None
 
 
 def number_of(value: Json) -> float | None:
     """A finite number; also from a decimal text; booleans are 0 and 1."""
-    if is_number(value) or isinstance(value, bool):
-        return real(value)
+    if isinstance(value, int | float):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
+        return like(number, value) if math.isfinite(number) else None
     if not isinstance(value, str) or len(value) > _MAX_NUMBER_CHARS or "_" in value:
         return None
     word = value.strip().lower()

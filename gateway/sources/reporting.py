@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from gateway.common.operations import is_number, like, merged, plain, text_of_texts
+from gateway.common.operations import like, merged
 from gateway.contract.flags import RECEIVED_TIME
 from gateway.contract.outcomes import Rejection
 from gateway.normalise import times
@@ -151,7 +151,6 @@ def trace_ids(report: Report) -> tuple[str, str, str]:
     )
 
 
-@text_of_texts
 def hex_trace(sent: str) -> str:
     """The trace id *sent* as hex digits; "" for what is none."""
     if not sent:
@@ -164,7 +163,6 @@ def trace_of(trace_id: str, span_id: str, parent: str) -> Trace | None:
     return {"trace_id": trace_id, "span_id": span_id or None, "parent_span_id": parent or None} if trace_id else None
 
 
-@text_of_texts
 def content_id(*parts: object) -> str:
     """An identity made of what a report states, for a sender that gives its reports no id.
 
@@ -189,11 +187,10 @@ def _epoch_ms(value: Json) -> int | None:
         if not (text.isascii() and text.replace(".", "", 1).isdigit()):
             return _text_ms(text)
         value = float(text) if "." in text else int(text) if len(text) <= 20 else None  # noqa: PLR2004 - digits of 64 bits
-    if not is_number(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if 0 < value < _SECONDS_BELOW:
         return round(value * _MS_PER_S)
-    value = plain(value)
     if not 0 < value < 10**20:
         return None
     while value >= _SECONDS_BELOW * _MS_PER_S:

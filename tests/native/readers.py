@@ -14,7 +14,7 @@ from spool.clock import rfc3339_ms
 
 NOW_MS = 1_790_000_000_000
 PATIENCE_NS = 10**15
-"""More time for lessons, and more payloads that are left to the rules, than a test has."""
+"""More time for lessons than a test has."""
 
 
 def context_at(now_ms: int = NOW_MS, **fields: Any) -> Context:
@@ -31,7 +31,7 @@ class Readers:
     def __init__(self, *, lessons_ns: int = PATIENCE_NS) -> None:
         self.rules = ParseRules(Prices())
         self.native_rules = ParseRules(Prices())
-        self.native = ShapeReader(self.native_rules, lessons_ns=lessons_ns, misses=PATIENCE_NS)
+        self.native = ShapeReader(self.native_rules, lessons_ns=lessons_ns)
 
     def compare(self, body: bytes, context: Context) -> bool:
         """Fail where they differ; whether the native reader read all or part of it."""

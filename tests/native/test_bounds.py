@@ -10,7 +10,7 @@ from time import thread_time_ns
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.ingest.parsing.attribute_bytes import field, request_of
+from gateway.decode.otlp_protobuf import one_span
 from gateway.ingest.parsing.parse import ParseRules, Payload, parse
 from gateway.ingest.parsing.reader import ShapeReader
 from gateway.pricing.own import OwnPrices
@@ -18,6 +18,7 @@ from gateway.pricing.prices import Prices
 from gateway.pricing.rates import Rates
 from tests.native.readers import NOW_MS, Readers, context_at
 from tests.native.test_generated import bodies
+from tests.support.otlp_bytes import field
 
 NAME = "otlp/otel-openai-v2-latest/chat"
 MS = 10**6
@@ -122,10 +123,10 @@ def nested(depth: int) -> bytes:
 
 
 WORST = {
-    "empty spans": lambda n: request_of(b"", b"", b"") + field(1, field(2, field(2, b"") * n)),
+    "empty spans": lambda n: one_span(b"", b"", b"") + field(1, field(2, field(2, b"") * n)),
     "unknown fields": lambda n: field(1, field(2, field(2, b"\xf8\x07\x01" * n))),
-    "attributes": lambda n: request_of(b"", b"", field(9, field(1, b"a") + field(2, field(1, b"b"))) * n),
-    "nested values": lambda n: request_of(b"", b"", field(9, field(1, b"a") + field(2, nested(10))) * (n // 20)),
+    "attributes": lambda n: one_span(b"", b"", field(9, field(1, b"a") + field(2, field(1, b"b"))) * n),
+    "nested values": lambda n: one_span(b"", b"", field(9, field(1, b"a") + field(2, nested(10))) * (n // 20)),
     "fields without an end": lambda n: b"\xff" * n,
 }
 

@@ -6,10 +6,10 @@ The plain tuples here are those of `native/src/reader/lesson.rs`.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from gateway.common.json_bytes import json_bytes
-from gateway.common.varying import Amount, Computation, Money, Time, Varying, VaryingText
+from gateway.common.varying import Computation, Money, Time, Varying, VaryingText
 from gateway.counting.calls.digest import OF_A_FAILURE, ROW_FIELDS, fact_row, pack_row
 from gateway.counting.calls.models import fingerprint
 from gateway.ingest.parsing.parse import stamped, tokens_used
@@ -22,8 +22,6 @@ from spool.span_form import span_record_id
 
 Piece = tuple[str, int, bytes]
 """Kind, place or number, and the text of a `text`."""
-_ENTRY_BYTES: Final = 120
-"""About what one object takes beside its content."""
 Patch = tuple[str, int, int, int]
 """Kind, offset in the row, place or number, and what a fingerprint is changed by."""
 
@@ -51,12 +49,6 @@ class Lesson(NamedTuple):
     is_suppressed: bool
     ai_source: tuple[str | None, str] | None
     call: CallLesson | None
-
-
-def lesson_bytes(lesson: Lesson) -> int:
-    """About how many *lesson* takes, with the function made of it."""
-    pieces = 0 if lesson.call is None else sum(_ENTRY_BYTES + len(text) for _, _, text in lesson.call.record)
-    return 2 * pieces + _ENTRY_BYTES * (20 + len(lesson.nodes) + len(lesson.conditions))
 
 
 def lesson_of(shape: Representative, prices: Prices, stands: Stand) -> Lesson:
@@ -189,7 +181,7 @@ def _with_marks(value: Any, mark: str) -> Any:
     match value:
         case Varying(place=place):
             return f"{mark}@number{place};"
-        case Time(place) | Money(place) | Amount(place):
+        case Time(place) | Money(place):
             return f"{mark}@{type(value).__name__.lower()}{place};"
         case VaryingText(number=number):
             return f"{mark}@hole{number};"

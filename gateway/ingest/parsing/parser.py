@@ -40,7 +40,7 @@ class Parser:
         """Raises BadPayload for a body that can never be read, TooLarge for one over the limits,
         Overloaded where a process died over it.
         """
-        if self.reader.is_native and self.reader.reads(payload):
+        if self.reader.reads(payload):
             parsed = await self._natively(payload, context)
             if parsed is not None:
                 return parsed
@@ -56,13 +56,8 @@ class Parser:
                 return parsed
         if len(payload.body) > HERE_BYTES:
             async with self._one_large:
-                return await asyncio.to_thread(self._here, payload, context)
-        return self._here(payload, context)
-
-    def _here(self, payload: Payload, context: Context) -> Parsed:
-        if self.reader.is_native and self.reader.reads(payload):  # it was asked before
-            return parse(payload, context, self.rules)
-        return self.reader.parse_all(payload, context)
+                return await asyncio.to_thread(parse, payload, context, self.rules)
+        return parse(payload, context, self.rules)
 
     async def _natively(self, payload: Payload, context: Context) -> Parsed | None:
         """None where Python has to read it."""

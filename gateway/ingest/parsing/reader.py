@@ -1,9 +1,9 @@
-"""Spans in protobuf, read by what Python's rules taught of their shapes: by the native extension,
-or without it by `gateway.ingest.parsing.replay`.
+"""Spans in protobuf, read by the native extension by what Python's rules taught of their shapes.
 
-Neither knows a rule. What it cannot read it leaves to the rules span by span (a gap), and then
+It knows no rule. What it cannot read it leaves to the rules span by span (a gap), and then
 learns the span's shape (`gateway.ingest.parsing.lessons`). Spans that state something about others,
-and what is odd in any way, leave the whole payload to the rules.
+and what is odd in any way, leave the whole payload to the rules. Without the extension, the rules
+read every payload.
 """
 
 import itertools
@@ -22,12 +22,10 @@ from gateway.contract.errors import BadPayload, TooLarge
 from gateway.contract.parsed_payload import ParsedPayload, Reported, Sent, Used
 from gateway.contract.reader_status import ReaderStatus
 from gateway.decode import wire
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.ingest.parsing.attribute_bytes import request_of
+from gateway.decode.otlp_protobuf import decode_traces, one_span
 from gateway.ingest.parsing.joining import joined
 from gateway.ingest.parsing.lessons import lesson_of, refusal
 from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse, parsed_calls
-from gateway.ingest.parsing.replay import ReplayReader
 from gateway.normalise.attribution import resource_origin
 from gateway.normalise.context import Context
 from gateway.normalise.templates import WORDS, Refused, represent, roles_of, stand
@@ -49,9 +47,6 @@ LESSONS_NS: Final = 500_000_000
 LESSONS_NS_PER_BYTE: Final = 3
 """Time for lessons that a payload brings: a tenth of what Python needs to read it. A
 sender of a new shape with each span makes reading little slower."""
-MISSES: Final = 32
-"""After so many payloads that the rules had to read, Python tries one of `TRIED_EACH`."""
-TRIED_EACH: Final = 8
 DIFFERS: Final = "differs"
 NOT_RECORDED: Final = "not_recorded"
 ODD: Final = "odd"
@@ -77,22 +72,16 @@ class ReadTogether(NamedTuple):
 class ShapeReader:
     """Reads payloads of spans in protobuf, in any thread."""
 
-    def __init__(self, rules: ParseRules, *, lessons_ns: int = LESSONS_NS, misses: int = MISSES) -> None:
+    def __init__(self, rules: ParseRules, *, lessons_ns: int = LESSONS_NS) -> None:
         self._rules = rules
         self._stands = stand(secrets.token_bytes(32))
-        self.is_native = NATIVE is not None
-        self._reader: Any = ReplayReader(MAX_BYTES)
-        if NATIVE is not None:
-            self._reader = NATIVE.Reader(sorted(WORDS), RECORDS_SCOPE, MAX_BYTES)
+        self._reader: Any = None if NATIVE is None else NATIVE.Reader(sorted(WORDS), RECORDS_SCOPE, MAX_BYTES)
         self._contexts: dict[tuple[object, ...], int] = {}
         self._numbers = itertools.count()
         """Of contexts; none is given twice, as templates are of one context."""
         self._changes = rules.prices.changes
         self._lock = Lock()
         self._left_ns = self._most_ns = lessons_ns
-        self._most_misses = misses
-        self._misses = self._tries = 0
-        """Payloads that the rules read since one that was known; all."""
         self.native_spans = 0
         self.python_spans: Counter[str] = Counter()
         """Reason -> single spans that Python read among others."""
@@ -102,40 +91,37 @@ class ShapeReader:
     def status(self) -> ReaderStatus:
         """As `GET /v2/status` shows it."""
         return {
-            "name": "native" if self.is_native else "python",
+            "name": "python" if self._reader is None else "native",
             "why_not_native": WHY_NOT or None,
             "other_reader": other_reader(WHY_NOT),
-            "native_spans": self.native_spans if self.is_native else 0,
-            "python_spans": dict(self.python_spans) if self.is_native else {},
-            "python_payloads": dict(self.python_payloads) if self.is_native else {},
+            "native_spans": self.native_spans,
+            "python_spans": dict(self.python_spans),
+            "python_payloads": dict(self.python_payloads),
         }
 
     @property
     def template_bytes(self) -> int:
         """About how many the templates take."""
-        return int(self._reader.bytes)
+        return 0 if self._reader is None else int(self._reader.bytes)
+
+    @property
+    def reads_spans(self) -> bool:
+        """Whether it reads any: the extension is there, and calls do not depend on metrics."""
+        return self._reader is not None and not self._rules.prefer_metrics
 
     def reads(self, payload: Payload) -> bool:
         """Whether `parse` takes *payload*."""
-        return payload.kind == "traces" and not payload.json and not self._rules.prefer_metrics
-
-    def parse_all(self, payload: Payload, context: Context) -> Parsed:
-        """As `parse`, and by the rules what that does not read. Raises as these do."""
-        parsed = self.parse(payload, context) if self.reads(payload) else None
-        return parse(payload, context, self._rules) if parsed is None else parsed
+        return self.reads_spans and payload.kind == "traces" and not payload.json
 
     def parse(self, payload: Payload, context: Context) -> Parsed | None:
         """As `gateway.ingest.parsing.parse.parse`, byte for byte; None where Python has to read
         all of *payload*. Ask only where it `reads`.
         """
-        if not self._is_tried():
-            return None
         number = self._number_of(context)
         found = self._reader.read(
             number, payload.body, context.received_at_ms, context.received_at, context.limits.max_items, MAX_GAPS
         )
         if found is None:
-            self._misses += 1
             self.python_payloads[ODD] += 1
             return None
         *parts, unpriced, gaps, is_whole = found
@@ -147,27 +133,20 @@ class ShapeReader:
             self._earn(len(payload.body))
             self._learn(gaps, number, context)
             if filled is None:
-                self._misses += 1
                 self.python_payloads[gaps[-1][5] or UNKNOWN] += 1
                 return None
             calls = filled
             unpriced += silent.unpriced.items()
-        self._misses = 0
         self.native_spans += calls.items - len(gaps)
         for model, n in unpriced:
             self._rules.prices.note_unpriced(model, n)
         return Parsed(calls)
 
-    @property
-    def reads_together(self) -> bool:
-        """Whether `read_together` reads any: the replay in Python gains nothing by it."""
-        return self.is_native and not self._rules.prefer_metrics
-
     def read_together(self, bodies: Sequence[bytes], context: Context) -> ReadTogether | None:
         """*bodies* of spans in protobuf of one sender, each of which is read whole or left; None
         where each is to be read by itself. Nothing is noted of it until `note_together`.
         """
-        if not self.reads_together:
+        if not self.reads_spans:
             return None
         limits = context.limits
         counts, parts, used, ai_spans, unpriced, sent, left = self._reader.read_together(
@@ -180,13 +159,6 @@ class ShapeReader:
         self.native_spans += read.calls.items
         for model, n in read.unpriced:
             self._rules.prices.note_unpriced(model, n)
-
-    def _is_tried(self) -> bool:
-        """Where payload after payload is left to the rules, looking at each costs more than it
-        saves; the extension looks for next to nothing.
-        """
-        self._tries += 1
-        return self.is_native or self._misses < self._most_misses or self._tries % TRIED_EACH == 0
 
     def _earn(self, n_bytes: int) -> None:
         """Python reads a payload of that size."""
@@ -227,7 +199,7 @@ class ShapeReader:
     def _one(self, gap: _GapOf, context: Context, rules: ParseRules) -> ParsedPayload | None:
         """The span of *gap* by itself; None where it states something about others."""
         try:
-            read = read_spans(decode_traces(request_of(*gap[:3]), context.limits), context)
+            read = read_spans(decode_traces(one_span(*gap[:3]), context.limits), context)
         except (BadPayload, TooLarge):
             return None
         if read.is_related or read.out.rejected:
@@ -255,18 +227,17 @@ class ShapeReader:
         resource, scope, span = sent
         roles = roles_of(scope.name, scope.version, tuple(span.attributes))
         service = resource_origin(resource, context).attribution.get("service_name")
-        reader: Any = self._reader
         listed = [(name, *role) for name, role in roles.of.items()]
-        reader.learn(number, *parts, service, listed, roles.reads_name, roles.refused or None)
+        self._reader.learn(number, *parts, service, listed, roles.reads_name, roles.refused or None)
         if roles.refused:
             return
         computation = Computation()
         try:
-            payload = Payload("traces", request_of(*parts), json=False)
+            payload = Payload("traces", one_span(*parts), json=False)
             true = parse(payload, context, self._rules._replace(prices=self._rules.prices.silent()))
             shape = represent(span, resource, scope, roles, context, self._stands, computation)
             lesson = lesson_of(shape, self._rules.prices, self._stands)
-            reader.teach(number, *parts, lesson, "")
+            self._reader.teach(number, *parts, lesson, "")
         except Refused as refused:
             self._refuse(parts, number, computation, refused.reason)
             return
@@ -274,19 +245,17 @@ class ShapeReader:
             self._refuse(parts, number, computation, NOT_RECORDED)
             return
         if not self._agree(payload, true, number, context):
-            reader.teach(number, *parts, None, DIFFERS)
+            self._reader.teach(number, *parts, None, DIFFERS)
 
     def _refuse(self, parts: tuple[bytes, bytes, bytes], number: int, computation: Computation, reason: str) -> None:
         """Leave spans to Python of which all that was computed until the refusal comes out so."""
-        reader: Any = self._reader
         try:
-            reader.teach(number, *parts, refusal(computation), reason)
+            self._reader.teach(number, *parts, refusal(computation), reason)
         except (ValueError, TypeError, OverflowError):  # a number that is no computation's
-            reader.teach(number, *parts, None, reason)
+            self._reader.teach(number, *parts, None, reason)
 
     def _agree(self, payload: Payload, true: Parsed, number: int, context: Context) -> bool:
-        reader: Any = self._reader
-        found = reader.read(
+        found = self._reader.read(
             number, payload.body, context.received_at_ms, context.received_at, context.limits.max_items, 1
         )
         if found is None or found[6] or true.calls is None:

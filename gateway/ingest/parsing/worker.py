@@ -17,9 +17,8 @@ from gateway.decode.limits import ParseLimits
 from gateway.ingest.parsing.cpu_limit import end_limit, limit_cpu
 from gateway.ingest.parsing.event_frames import read_events, read_records
 from gateway.ingest.parsing.frames import BEHIND, UNFORESEEN, Answer, Job, Setup, opened, pack
-from gateway.ingest.parsing.parse import ParseRules
+from gateway.ingest.parsing.parse import ParseRules, parse
 from gateway.ingest.parsing.pipe import HEADER, frame
-from gateway.ingest.parsing.reader import ShapeReader
 from gateway.normalise.context import Context, Machines, UserPolicy
 from gateway.pricing.file import PriceFile
 from gateway.pricing.own import BadPriceFile
@@ -47,14 +46,13 @@ class Reader:
             own_device=setup["own_device"],
             limits=limits,
         )
-        rules = ParseRules(self.prices, frozenset(setup["prefer_metrics"]), sources_with(setup["mapping"]))
-        self.payloads = ShapeReader(rules)
+        self._rules = ParseRules(self.prices, frozenset(setup["prefer_metrics"]), sources_with(setup["mapping"]))
 
     def read(self, job: Job) -> tuple[Any, ...]:
         """What *job* came to, packed. Raises what its decoder raises."""
         match job.kind:
             case "payload":
-                return pack(self.payloads.parse_all(*opened(job, self._context)))
+                return pack(parse(*opened(job, self._context), self._rules))
             case "events":
                 return read_events(job, self._events)
             case "records":

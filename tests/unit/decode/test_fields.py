@@ -12,7 +12,7 @@ from gateway.contract.errors import BadPayload, TooLarge
 from gateway.decode import wire
 from gateway.decode.fields import field_at, has_more_messages
 from gateway.decode.limits import FIELDS_EACH, OTHERS_EACH, Meter, ParseLimits
-from gateway.decode.otlp_protobuf import decode_metrics, decode_raw_traces, decode_traces
+from gateway.decode.otlp_protobuf import decode_metrics, decode_traces
 from gateway.normalise.context import Context
 from gateway.normalise.traces import normalise_traces
 from tests.support.otlp_bytes import field, varint
@@ -164,7 +164,6 @@ def test_fields_of_all_large_items_together_are_limited() -> None:
     with pytest.raises(TooLarge, match=r"large items .* more than 16000 fields: .* raise limits\.max_items"):
         normalise_traces(decode_traces(body, limits), CONTEXT._replace(limits=limits))
     assert limits.max_items * FIELDS_EACH == 16_000
-    list(decode_raw_traces(body, limits).resource_spans)
 
 
 def test_a_message_without_the_bytes_that_begin_messages_is_not_walked() -> None:
