@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gateway.common.traced import By, Leaf, Origin, Recording, Text, active_recording, origin_of
+from gateway.common.traced import Recording, active_recording
 from gateway.explain.records import Origins
 from gateway.normalise.call import Normalised
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.points import UsagePoints
-from gateway.normalise.provenance import Provenance, RecordedExtracted, joined
-from gateway.sources.reporting import Report, epoch_ms, span_of_time, trace_ids
+from gateway.normalise.provenance import Provenance, RecordedExtracted, carried_by, joined, stated_by
+from gateway.sources.reporting import Report, span_of_time, trace_ids
 from gateway.sources.source import SourceRead
 from gateway.sources.sums import Sum
 
@@ -110,10 +110,8 @@ def origins_of(position: str, document: str, reading: Reading) -> Origins:
     picked = reading.picked
     picked.recording.base = _base(position.removeprefix(document).lstrip("."))
     found = {field: stated for field, stated in picked.provenances().items() if field not in _OWN}
-    reads = _Reads(picked.recording, reading.first_read)
     reported = reading.reported
-    values = _of_report(reported, reads) if isinstance(reported, Report) else _of_sum(reported, reads)
-    return {**found, **values}
+    return found | (_of_report(reported, reading) if isinstance(reported, Report) else _of_sum(reported, reading))
 
 
 def _is_failure_code(read: Any) -> bool:
@@ -132,67 +130,24 @@ def _base(position: str) -> tuple[str, ...]:
     return tuple(match[1] or "*" for match in _STEP.finditer(entry))
 
 
-class _Reads:
-    """The reads of one item."""
-
-    def __init__(self, recording: Recording, first: int) -> None:
-        self._recording = recording
-        self._first = first
-
-    def provenance(self, *values: Any) -> Provenance:
-        """Where *values* came from, of which one value is made."""
-        origins = [origin for value in values if (origin := self._origin(value)) is not None]
-        passed = [leaf for origin in origins for leaf in origin.passed]
-        return self.of([leaf for origin in origins for leaf in origin.leaves], passed)
-
-    def of(self, leaves: list[Leaf], passed: list[Leaf] | None = None) -> Provenance:
-        if not leaves:
-            return _RULE
-        names = tuple(dict.fromkeys(map(self._recording.shown, leaves)))
-        by: By = "text" if any(leaf.by == "text" for leaf in leaves) else "item"
-        others = dict.fromkeys(map(self._recording.shown, passed or ()))
-        return Provenance(by, names, tuple(name for name in others if name not in names))
-
-    def time(self, *times_ms: int | None) -> Provenance:
-        """Where one value made of *times_ms* came from."""
-        found: list[Leaf] = []
-        for time_ms in times_ms:
-            if (carried := origin_of(time_ms)) is not None:
-                found += carried.leaves
-            elif time_ms is not None:
-                reads = self._recording.reads[self._first :]
-                found += next((list(origin.leaves) for origin, read in reads if epoch_ms(read) == time_ms), [])
-        return self.of(found)
-
-    def failure(self, is_failure: Callable[[Any], bool]) -> Provenance:
-        """Where the latest read is from that states a failure."""
-        reads = self._recording.reads[self._first :]
-        return next((self.of(list(origin.leaves)) for origin, read in reversed(reads) if is_failure(read)), _RULE)
-
-    def _origin(self, value: Any) -> Origin | None:
-        if value is None or value == "":
-            return None
-        return origin_of(value) or self._recording.read_of(value, self._first)
-
-
-def _of_report(report: Report, reads: _Reads) -> dict[str, Provenance]:
+def _of_report(report: Report, reading: Reading) -> dict[str, Provenance]:
+    recording = reading.picked.recording
     start_ms, _, duration_ms = span_of_time(report)
     trace_id, span_id, parent = trace_ids(report)
-    found = {RECORD_ID: _identity(report.event_id, reads)}
+    start, end = carried_by(recording, report.start_ms), carried_by(recording, report.end_ms)
+    found = {RECORD_ID: carried_by(recording, report.event_id)}
     if start_ms is not None:
-        is_stated = report.start_ms is not None
-        end = reads.time(report.end_ms)
-        found["started_at"] = also_passed(reads.time(report.start_ms), [end]) if is_stated else end
+        found["started_at"] = end if report.start_ms is None else also_passed(start, [end])
     if duration_ms is not None:
         is_stated = report.duration_ms is not None
-        found["duration_ms"] = (
-            reads.provenance(report.duration_ms) if is_stated else reads.time(report.start_ms, report.end_ms)
+        found["duration_ms"] = carried_by(
+            recording, *((report.duration_ms,) if is_stated else (report.start_ms, report.end_ms))
         )
     if report.failed:
-        code, named = reads.failure(_is_failure_code), reads.provenance(report.error)
-        stated = [part for part in (named, code) if part.attributes]
+        stated = [carried_by(recording, report.error), _latest(reading, _is_failure_code)]
+        stated = [part for part in stated if part.attributes]
         found["error_type"] = also_passed(stated[0], stated[1:]) if stated else _RULE
-        word = reads.failure(lambda read: isinstance(read, str) and read.lower() in _FAILURE_WORDS)
+        word = _latest(reading, lambda read: isinstance(read, str) and read.lower() in _FAILURE_WORDS)
         found["status"] = word if word.attributes else joined(stated[::-1]) if stated else _RULE
     for path, value, sent in (
         ("trace.trace_id", trace_id, report.trace_id),
@@ -201,23 +156,21 @@ def _of_report(report: Report, reads: _Reads) -> dict[str, Provenance]:
         ("source.library_version", report.version, report.version),
     ):
         if value:
-            found[path] = reads.provenance(sent)
+            found[path] = carried_by(recording, sent)
     return found
 
 
-def _of_sum(one: Sum, reads: _Reads) -> dict[str, Provenance]:
-    found = {RECORD_ID: reads.provenance(*one.identity)}
+def _latest(reading: Reading, states: Callable[[Any], bool]) -> Provenance:
+    """Where the item's latest read came from that *states* something."""
+    recording = reading.picked.recording
+    reads = reversed(recording.reads[reading.first_read :])
+    return next((stated_by(recording, origin.leaves) for origin, read in reads if states(read)), _RULE)
+
+
+def _of_sum(one: Sum, reading: Reading) -> dict[str, Provenance]:
+    recording = reading.picked.recording
+    found = {RECORD_ID: carried_by(recording, *one.identity)}
     if one.calls is not None:
-        found["calls"] = reads.provenance(one.calls)
-    start, end = reads.time(one.start_ms), reads.time(one.end_ms)
-    found |= {"period.start": start, "started_at": start, "period.end": end if end.attributes else start}
-    return found
-
-
-def _identity(event_id: str, reads: _Reads) -> Provenance:
-    """Of an id that is made of several values, where each came from."""
-    if isinstance(event_id, Text):
-        return reads.provenance(event_id)
-    parts = [reads.provenance(part) for part in event_id.split("\x1f") if part]
-    named = [part for part in parts if part.attributes]
-    return joined(named) if named else _RULE
+        found["calls"] = carried_by(recording, one.calls)
+    start, end = carried_by(recording, one.start_ms), carried_by(recording, one.end_ms)
+    return {**found, "period.start": start, "started_at": start, "period.end": end if end.attributes else start}

@@ -35,6 +35,21 @@ def joined(parts: Sequence[Provenance]) -> Provenance:
     return Provenance(parts[0].by, attributes, tuple(passed))
 
 
+def stated_by(recording: Recording, leaves: Sequence[Leaf], passed: Iterable[Leaf] = ()) -> Provenance:
+    """Of a value that was made of *leaves*, which were preferred to *passed*; without any, a rule."""
+    names = dict.fromkeys(map(recording.shown, leaves))
+    others = dict.fromkeys(name for name in map(recording.shown, passed) if name not in names)
+    by: By = next((leaf.by for leaf in leaves if leaf.by == "text"), leaves[0].by if leaves else "rule")
+    return Provenance(by, tuple(names), tuple(others))
+
+
+def carried_by(recording: Recording, *values: Any) -> Provenance:
+    """Of what is made of *values*, by the origins that they carry."""
+    origins = [origin for value in values if (origin := origin_of(value)) is not None]
+    passed = [leaf for origin in origins for leaf in origin.passed]
+    return stated_by(recording, [leaf for origin in origins for leaf in origin.leaves], passed)
+
+
 class _Written(NamedTuple):
     """One field as it was last written."""
 
@@ -92,11 +107,7 @@ class RecordedExtracted(Extracted):
         if written is None:
             origin = origin_of(self.values()[field])
             written = _Written(() if origin is None else origin.leaves)
-        if not written.leaves:
-            return Provenance("rule", (), self._names(written.passed))
-        by: By = next((leaf.by for leaf in written.leaves if leaf.by == "text"), written.leaves[0].by)
-        names = self._names(written.leaves)
-        return Provenance(by, names, tuple(name for name in self._names(written.passed) if name not in names))
+        return stated_by(self.recording, written.leaves, written.passed)
 
     def provenances(self) -> dict[str, Provenance]:
         """Of each field that has a value."""
@@ -139,9 +150,6 @@ class RecordedExtracted(Extracted):
         if origin is not None and field in self.written:
             written = self.written[field]
             self.written[field] = written._replace(passed=(*written.passed, *origin.leaves))
-
-    def _names(self, leaves: Iterable[Leaf]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(self.recording.shown, leaves)))
 
 
 def extracted() -> Extracted:
