@@ -82,6 +82,11 @@ def _leaves(value: object) -> tuple[Leaf, ...]:
     return () if origin is None else (*origin.leaves, *origin.passed)
 
 
+def stated_at(value: _T, document: Mapping[str, Any], name: str) -> _T:
+    """*value*, which follows from the member *name* of *document*."""
+    return value if not isinstance(document, TracedObject) else cast("_T", carried(value, document.origin(name)))
+
+
 def merged(value: str, parts: Iterable[object]) -> str:
     """*value*, which was made of *parts*."""
     if active_recording() is None:

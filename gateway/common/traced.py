@@ -26,9 +26,6 @@ By = Literal[
 
 _SAFE_NAME = re.compile(r"[\w-]+([./:][\w-]+)*", re.ASCII)
 _MAX_NAME_CHARS = 128
-_LEAST_CHARS_INSIDE = 8
-"""A shorter value inside a text may stand there by chance."""
-_LEAST_DIGITS_INSIDE = 2
 UNSHOWN = "(a name that is not shown)"
 _ANY = "*"
 
@@ -75,35 +72,16 @@ class Recording:
         """Names that code or configuration asked for: only these are shown."""
         self.base: tuple[str, ...] = ()
         """Path of the item whose names are shown: they begin below it."""
-        self._decisive: Origin | None = None
-        self._written = 0
-        """Reads before the latest write."""
 
     def note_read(self, origin: Origin, value: Any) -> None:
         if value is not None and not isinstance(value, dict | list):
             self.reads.append((origin, value))
-            if self._of_attributes:
-                self._decisive = origin
 
     def source_of(self, value: Any) -> Origin | None:
-        """The origin of a value that was written just now; None for a constant of a rule."""
-        found = origin_of(value)
-        if found is None:
-            found = (
-                self.read_of(value, self._written)
-                or self._decisive
-                or (None if value in {0, 1} else self.read_of(value))
-            )
-        self.end_write()
-        return found
-
-    def end_write(self) -> None:
-        """What was read so far states nothing of the values that are written next."""
-        self._written = len(self.reads)
-
-    def read_of(self, value: Any, first: int = 0) -> Origin | None:
-        """The origin of the latest read from number *first* on that states *value*."""
-        return next((origin for origin, read in reversed(self.reads[first:]) if states(read, value)), None)
+        """The origin of a value that is written; None for a constant of a rule that reads
+        documents.
+        """
+        return origin_of(value) or (self.reads[-1][0] if self._of_attributes and self.reads else None)
 
     def traced(self, value: Any) -> Any:
         """*value*, a whole document, with origins in it; values that carry one keep it."""
@@ -145,21 +123,6 @@ def shown(name: str) -> str:
 def origin_of(value: Any) -> Origin | None:
     """The origin that *value* carries."""
     return value.origin if isinstance(value, Text | Whole | Real) else None
-
-
-def states(read: object, value: object) -> bool:
-    """Whether the value *read* holds *value*: equal, or a text with it inside."""
-    if isinstance(read, bool):
-        return read and value in {1, "true"}
-    if isinstance(value, int | float):
-        if not isinstance(read, str):
-            return read == value
-        text = f"{value:g}"
-        is_inside = len(text) >= _LEAST_DIGITS_INSIDE and re.search(rf"(?<![\w.]){re.escape(text)}(?![\w.])", read)
-        return read.strip() == text or bool(is_inside)
-    if not isinstance(read, str) or not isinstance(value, str):
-        return str(read) == value
-    return read == value or (len(value) >= _LEAST_CHARS_INSIDE and value in read)
 
 
 # ---- values
@@ -254,9 +217,12 @@ class TracedObject(dict[str, Any]):
     def _note(self, name: str) -> None:
         if type(name) is str:
             self._recording.asked.add(name)
-        value = dict.get(self, name)
-        origin = origin_of(value) or self._inside or Origin([Leaf("item", (*self._path, name))], self._recording)
-        self._recording.note_read(origin, value)
+        self._recording.note_read(self.origin(name), dict.get(self, name))
+
+    def origin(self, name: str) -> Origin:
+        """Of the member *name*."""
+        path = Leaf("item", (*self._path, name))
+        return origin_of(dict.get(self, name)) or self._inside or Origin([path], self._recording)
 
     def get(self, name: str, default: Any = None) -> Any:
         self._note(name)

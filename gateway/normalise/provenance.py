@@ -2,9 +2,8 @@
 present and passed over. Pure.
 
 The values are those of `pick`; here each name that a table maps is read by itself beside it.
-What a convention or a source then writes is noted with its origin, in this order: the origin
-that the value carries; the latest read since the write before that states the value; the latest
-read at all since then (`traced.Recording.source_of`).
+What a convention or a source then writes is noted with the origin that the value carries. A
+constant without one follows from the attribute that was read last (`traced.Recording.source_of`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +35,7 @@ def joined(parts: Sequence[Provenance]) -> Provenance:
 
 
 def stated_by(recording: Recording, leaves: Sequence[Leaf], passed: Iterable[Leaf] = ()) -> Provenance:
-    """Of a value that was made of *leaves*, which were preferred to *passed*; without any, a rule."""
+    """Of a value that was made of *leaves*, preferred to *passed*; without any, a rule."""
     names = dict.fromkeys(map(recording.shown, leaves))
     others = dict.fromkeys(name for name in map(recording.shown, passed) if name not in names)
     by: By = next((leaf.by for leaf in leaves if leaf.by == "text"), leaves[0].by if leaves else "rule")
@@ -81,7 +80,7 @@ class RecordedExtracted(Extracted):
             values = getattr(picked, name)
             dict.update(getattr(made, name), values)
             for field, value in values.items():
-                origin = origin_of(value) or recording.read_of(value)
+                origin = origin_of(value)
                 made.written[field] = _Written(() if origin is None else origin.leaves)
         made.other = picked.other
         return made
@@ -130,7 +129,6 @@ class RecordedExtracted(Extracted):
         """The same for paths in a document, which a table of ours or the operator's asks for."""
         self.recording.asked.update(path for path, _ in found)
         self.note_names(field, [(Leaf("item", (path,)), value) for path, value in found])
-        self.recording.end_write()
 
     def note_write(self, field: str, value: Any, before: _Written | None) -> None:
         """*value* is written; what *before* gave is passed over,

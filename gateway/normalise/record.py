@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, Final, cast
 
 from gateway.common.json_bytes import json_bytes
-from gateway.common.operations import rfc3339
+from gateway.common.operations import like, rfc3339
 from gateway.contract.flags import BASIS_ASSUMED
 from gateway.normalise.attribution import attribute
 from gateway.normalise.cache_hit import is_cache_hit
@@ -117,7 +117,7 @@ def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
     else:
         basis = INCLUSIVE if input_only else WITHOUT_CACHE.get(served_by, INCLUSIVE)
     if "cache_hit" in texts and is_cache_hit(texts["cache_hit"]):
-        numbers["cache_hit"] = 1.0
+        numbers["cache_hit"] = like(1.0, texts["cache_hit"])
     usage, consistent = partition(
         picked,
         basis,

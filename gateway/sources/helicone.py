@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
+from gateway.common.operations import like
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention, exclusive, unstated
 from gateway.normalise.extract import Extracted
@@ -109,8 +110,9 @@ def _add(row: dict[str, Json], position: str, out: SourceRead, context: Context)
         _take_own_counts(picked, whole)
     if not picked.numbers.get("cost"):
         picked.numbers.pop("cost", None)
-    if text_in(row, "cache_reference_id") not in {None, _ZERO_UUID}:
-        picked.numbers["cache_hit"] = 1.0
+    cached = text_in(row, "cache_reference_id")
+    if cached not in {None, _ZERO_UUID}:
+        picked.numbers["cache_hit"] = like(1.0, cached)
     operation = operation_of_path(text_in(row, "request_path", "target_url"))
     if operation is not None:
         picked.texts["operation"] = operation

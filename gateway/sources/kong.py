@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
+from gateway.common.operations import like
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.native import add_parts
 from gateway.normalise.conventions.table import Convention, inclusive
@@ -129,8 +130,9 @@ def _report(entry: dict[str, Json], plugin: str, part: dict[str, Json]) -> Repor
             del picked.texts[field]
     if not picked.numbers.get("cost"):
         picked.numbers.pop("cost", None)
-    if (text_in(object_in(part, "cache"), "cache_status") or "").lower() == "hit":
-        picked.numbers["cache_hit"] = 1.0
+    cached = text_in(object_in(part, "cache"), "cache_status") or ""
+    if cached.lower() == "hit":
+        picked.numbers["cache_hit"] = like(1.0, cached)
     _note_mode(picked, object_in(part, "meta").get("request_mode"))
     operation = operation_of_path(text_in(entry, "upstream_uri"))
     if operation is not None:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.common.operations import like
 from gateway.normalise.conventions.litellm import without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes
 from gateway.normalise.extract import MAX_TEXT_CHARS, Extracted
@@ -69,8 +70,9 @@ def older_report(document: Mapping[str, Json]) -> Report | CallType:
     cost = number_of(_text(document, "cost"))
     if cost:
         picked.numbers["cost"] = cost
-    if _text(document, "cache_hit") == "True":
-        picked.numbers["cache_hit"] = 1.0
+    cached = _text(document, "cache_hit")
+    if cached == "True":
+        picked.numbers["cache_hit"] = like(1.0, cached)
         texts.pop("response_id", None)
     _read_who(document, picked)
     start, end = _text(document, "startTime"), _text(document, "endTime")

@@ -28,7 +28,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.common.operations import chosen
+from gateway.common.operations import chosen, like, stated_at
 from gateway.normalise.conventions.litellm import drop_unknown_reasoning, without_prefix
 from gateway.normalise.conventions.native import add_parts, add_wholes, note_native
 from gateway.normalise.conventions.table import Convention, inclusive
@@ -109,7 +109,7 @@ def report_of(document: dict[str, Json]) -> Report | CallType:
     _read_response_id(document, picked, failed=failed)
     trace_id = _read_session(document, picked)
     if document.get("cache_hit") is True:
-        picked.numbers["cache_hit"] = 1.0
+        picked.numbers["cache_hit"] = stated_at(1.0, document, "cache_hit")
     start_ms, end_ms = epoch_ms(document.get("startTime")), epoch_ms(document.get("endTime"))
     _read_first_token(document, picked)
     return Report(
@@ -238,7 +238,7 @@ def _read_response_id(document: Mapping[str, Json], picked: Extracted, *, failed
     sent = document.get("id")
     if failed or not isinstance(sent, str):
         return
-    response_id = _CACHE_HIT.sub("", sent[:4096]) if _CACHED in sent else sent
+    response_id = like(_CACHE_HIT.sub("", sent[:4096]), sent) if _CACHED in sent else sent
     if response_id and response_id != "None" and not _UUID.fullmatch(response_id):
         picked.texts["response_id"] = cut(response_id)
 

@@ -35,6 +35,10 @@ LITELLM = [
 ]
 
 
+def captured(name: str) -> Any:
+    return orjson.loads(Path(f"tests/data/corpus/gateways/{name}.json").read_bytes())
+
+
 def sent(source: str, *documents: Any) -> tuple[bytes, str, str, str]:
     return b"\n".join(map(orjson.dumps, documents)), f"/v1/sources/{source}", "application/json", ""
 
@@ -118,6 +122,28 @@ async def test_a_word_for_no_cache_hit_is_no_origin_of_a_cost(word: str) -> None
     for source, name in (("cloudflare", "cached"), ("generic", "gateway_cache_hit")):
         found = (await item(source, {**CALL, "cost": 0.0125, name: word})).fields["cost"]
         assert (found.provenance.attributes, found.note) == (("cost",), "")
+
+
+async def test_a_cache_that_answered_is_the_origin_of_what_no_one_billed() -> None:
+    kong, helicone = captured("kong/http_log_single"), captured("helicone/webhook_full")
+    for usage in kong["ai"].values():
+        usage["cache"] = {"cache_status": "Hit"}
+    helicone["cache_reference_id"] = "c1"
+    older = {
+        "id": "chatcmpl-1", "call_type": "acompletion", "cache_hit": "True", "startTime": "2026-11-20 07:00:00",
+        "model": "gpt-5-mini", "modelParameters": "{}", "usage": "Usage(completion_tokens=3, prompt_tokens=9)",
+    }  # fmt: skip
+    for source, document, name in (
+        ("kong", kong, "ai.*.cache.cache_status"),
+        ("helicone", helicone, "cache_reference_id"),
+        ("litellm", older, "cache_hit"),
+        ("cloudflare", {**CALL, "cached": "true"}, "cached"),
+    ):
+        for found in (await explained(sent(source, document))).items:
+            if found.outcome == "kept":
+                billed = found.fields["billed"]
+                assert billed.provenance.attributes[-1:] == (name,), (source, found.fields["billed"])
+                assert billed.note == "a gateway's cache answered"
 
 
 # ---- what became no record
