@@ -18,7 +18,7 @@ from gateway.decode.view import Traces
 from gateway.explain.log_records import explain_log_records
 from gateway.explain.points import source_fields
 from gateway.explain.reading import RECORD_ID, REPORTED, Placed, PlacedRead, Reading, origins_of
-from gateway.explain.records import Traced, fields_of_record, flagged, input_sum, output_sum
+from gateway.explain.records import Traced, explain_call, flagged
 from gateway.explain.spans import explain_spans
 from gateway.explain.story import Explanation, Field, Single, WholeSum, leaves
 from gateway.normalise.call import Call
@@ -128,13 +128,9 @@ def _uncounted(read: _Read, placed: Placed) -> Explanation:
         read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH
     )
     if placed.reason:
-        explanation.outcome, explanation.reason, explanation.because = (
-            "suppressed",
-            placed.reason,
-            _SUPPRESSED.get(placed.reason, "no call"),
-        )
+        explanation.end("suppressed", placed.reason, _SUPPRESSED.get(placed.reason, "no call"))
     else:
-        explanation.outcome, explanation.because = "ignored", "no AI usage: nothing in it is a call of a model"
+        explanation.end("ignored", None, "no AI usage: nothing in it is a call of a model")
     return explanation
 
 
@@ -150,18 +146,14 @@ def _call(read: _Read, placed: Placed, call: Call) -> Single:
     explanation = Explanation(
         read.payload, placed.position.lstrip("."), "entry", convention=read.source.name, chosen_by=_PATH
     )
-    explanation.record_id = call.record["record_id"]
     reading = placed.reading
     if reading is None:
-        explanation.record_id_from = "the record itself"
+        explanation.record_id, explanation.record_id_from = call.record["record_id"], "the record itself"
         explanation.fields, explanation.input = _as_it_stood(call, placed)
         return Single(explanation, call, identity(call))
     traced = _traced(read, placed, reading, call)
     explanation.convention = reading.convention.name
-    explanation.record_id_from = _identity(traced.origins.get(RECORD_ID, Provenance("rule")))
-    explanation.input, explanation.output = input_sum(traced), output_sum(traced)
-    explanation.fields = fields_of_record(traced)
-    return Single(explanation, call, identity(call))
+    return explain_call(explanation, call, traced, _identity(traced.origins.get(RECORD_ID, Provenance("rule"))))
 
 
 def _traced(read: _Read, placed: Placed, reading: Reading, call: Call) -> Traced:

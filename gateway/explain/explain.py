@@ -75,11 +75,7 @@ def _events(sent: Sent, context: Context) -> Iterator[Single]:
         if position in added:
             explanation.because = "its value is added to the total of its unit-cost stream"
         if position in faults:
-            explanation.outcome, explanation.reason, explanation.because = (
-                "rejected",
-                faults[position],
-                "the service would refuse it",
-            )
+            explanation.end("rejected", faults[position], "the service would refuse it")
         yield Single(explanation)
 
 

@@ -1,15 +1,12 @@
 """Each log record of a payload by itself: what the normaliser makes of it, and why. Pure."""
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, cast
 
 from gateway.common.traced import Recording
-from gateway.counting.calls.digest import identity
-from gateway.decode.view import Attributes, LogRecord, Logs, LogsRequest, ResourceLogs, ScopeLogs
-from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
+from gateway.decode.view import LogRecord, Logs
+from gateway.explain.otlp import Item, items_of, traced_call
+from gateway.explain.records import Traced, explain_call
 from gateway.explain.story import Explanation, Field, Single
-from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.events import GENERIC_EVENT, EventRule, choose_event, known_event
 from gateway.normalise.conventions.generic import RAW_NESTED, read_nested
@@ -17,61 +14,35 @@ from gateway.normalise.conventions.native import take_object
 from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.logs import interests_of, normalise_logs
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
-from gateway.normalise.record import read_names
-
-_FIRST = "resourceLogs[0].scopeLogs[0].logRecords[0]"
 
 
 def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[Single]:
     """Every log record in its order, as a payload of it alone; what others change comes after."""
-    for i, resource_logs in enumerate(logs.request.resource_logs):
-        for j, scope_logs in enumerate(resource_logs.scope_logs):
-            for k, record in enumerate(scope_logs.log_records):
-                position = f"resourceLogs[{i}].scopeLogs[{j}].logRecords[{k}]"
-                explanation = Explanation(payload, position, "log record")
-                alone = _alone(resource_logs, scope_logs, record, logs.faults.get(position))
-                yield _explain(explanation, alone, context)
+    return (_explain(Explanation(payload, item.position, "log record"), item, context) for item in items_of(logs))
 
 
-def _alone(resource_logs: ResourceLogs, scope_logs: ScopeLogs, record: LogRecord, fault: str | None) -> Logs:
-    scopes = [SimpleNamespace(scope=scope_logs.scope, log_records=[record])]
-    resources = [SimpleNamespace(resource=resource_logs.resource, scope_logs=scopes)]
-    request = cast("LogsRequest", SimpleNamespace(resource_logs=resources))
-    return Logs(request, {} if fault is None else {_FIRST: fault})
-
-
-def _explain(explanation: Explanation, alone: Logs, context: Context) -> Single:
-    resource_logs = alone.request.resource_logs[0]
-    scope_logs = resource_logs.scope_logs[0]
-    record, scope = scope_logs.log_records[0], scope_logs.scope.name[:MAX_TEXT_CHARS]
+def _explain(explanation: Explanation, item: Item, context: Context) -> Single:
+    record, scope = item.value, item.scope.name[:MAX_TEXT_CHARS]
     names = tuple(record.attributes)
-    out = normalise_logs(alone, context)
+    out = normalise_logs(item.alone(), context)
     explanation.name = known_event(record, names, scope)
     rule = choose_event(record, names, scope)
     if isinstance(rule, EventRule):
-        explanation.convention = rule.convention.name
-        explanation.chosen_by = _chosen_by(rule)
+        explanation.read_as(rule.convention.name, _chosen_by(rule))
     if out.calls:
         (call,) = out.calls
         assert isinstance(rule, EventRule)  # noqa: S101 - a call was read by a rule
-        traced = _traced(call, record, rule, resource_logs.resource.attributes, context)
-        explanation.record_id, explanation.record_id_from = call.record["record_id"], _identity(traced)
-        explanation.input, explanation.output = input_sum(traced), output_sum(traced)
-        explanation.fields = fields_of_record(traced)
-        return Single(explanation, call, identity(call))
+        traced = traced_call(item, call, _picked(record, rule), rule.convention, _envelope(record, rule), context)
+        return explain_call(explanation, call, traced, _identity(traced))
     if out.rejected:
-        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
-        explanation.because = (
-            "it has no time, or none that a call may have" if explanation.reason == "invalid_time" else "unreadable"
-        )
+        reason = out.rejected[0].reason
+        because = "it has no time, or none that a call may have" if reason == "invalid_time" else "unreadable"
+        explanation.end("rejected", reason, because)
     elif out.suppressed:
-        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
-        explanation.because = _why_no_call(record, rule, explanation.reason)
+        (reason,) = out.suppressed
+        explanation.end("suppressed", reason, _why_no_call(record, rule, reason))
     else:
-        explanation.outcome, explanation.because = (
-            "ignored",
-            "no AI usage: neither its event's name nor an attribute is of a call",
-        )
+        explanation.end("ignored", None, "no AI usage: neither its event's name nor an attribute is of a call")
     return Single(explanation)
 
 
@@ -79,20 +50,6 @@ def _chosen_by(rule: EventRule) -> str:
     if rule is GENERIC_EVENT:
         return "no known event; the generic table, by a name that looks like usage"
     return f"the event's name ({rule.name})"
-
-
-def _traced(call: Call, record: LogRecord, rule: EventRule, resource: Attributes, context: Context) -> Traced:
-    picked = _picked(record, rule)
-    read_names(picked, rule.convention, call.record["source"], failed=call.record["status"] == "error")
-    return Traced(
-        cast("dict[str, Any]", call.record),
-        picked,
-        picked.provenances(),
-        provenances_of(resource),
-        _envelope(record, rule),
-        rule.convention,
-        context,
-    )
 
 
 def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
@@ -107,15 +64,8 @@ def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
 
 def _envelope(record: LogRecord, rule: EventRule) -> dict[str, Field]:
     """What a log record states without attributes."""
-    envelope = Provenance("envelope")
-    fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, envelope))
-    fields["started_at"] = _time(record)
-    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Provenance("scope")))
-    fields["source.format"] = Field(None, envelope, "the path that it was sent to")
-    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
-    if rule.is_failure:
-        fields["status"] = Field(None, Provenance("rule"), "the event reports failures only")
-    return fields
+    failure = {"status": Field(None, Provenance("rule"), "the event reports failures only")} if rule.is_failure else {}
+    return {"started_at": _time(record), **failure}
 
 
 def _time(record: LogRecord) -> Field:

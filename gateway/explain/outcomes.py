@@ -110,8 +110,8 @@ def _own_record(explanation: Explanation) -> _Own:
 
 def _drop(explanation: Explanation, reason: str, because: str) -> None:
     """The item has no record of its own: none of its values is shown."""
-    explanation.outcome, _, explanation.reason = reason.partition(".")
-    explanation.because = because
+    outcome, _, reason = reason.partition(".")
+    explanation.end(outcome, reason, because)
     explanation.record_id = explanation.record_id_from = explanation.input = None
     explanation.fields = {}
 

@@ -5,11 +5,12 @@ Pure.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.common.traced import Recording
 from gateway.counting.metrics.grouping import Aggregate, Measure
-from gateway.decode.view import Metric, Metrics, MetricsRequest, ResourceMetrics, ScopeMetrics
+from gateway.decode.view import Metric, Metrics
+from gateway.explain.otlp import ENVELOPE, Item, items_of
 from gateway.explain.records import Origins, Traced, by_table, fields_of_record, provenances_of
 from gateway.explain.story import Explanation, Field, Single, WholeSum
 from gateway.normalise.context import Context
@@ -20,7 +21,6 @@ from gateway.normalise.metrics import normalise_metrics
 from gateway.normalise.provenance import Provenance, joined, pick_recorded
 from gateway.normalise.usage import Basis
 
-_AT = "resourceMetrics[0].scopeMetrics[0].metrics[0]"
 _KINDS = (
     ("gauge", "gauge"),
     ("sum", "sum"),
@@ -43,18 +43,14 @@ def explain_points(metrics: Metrics, payload: int, context: Context) -> Iterator
 
     Counting completes what it adds.
     """
-    for i, resource_metrics in enumerate(metrics.request.resource_metrics):
-        for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
-            for k, metric in enumerate(scope_metrics.metrics):
-                for field, name in _KINDS:
-                    for n, point in enumerate(getattr(metric, field).data_points):
-                        tail = f"{name}.dataPoints[{n}]"
-                        position = f"resourceMetrics[{i}].scopeMetrics[{j}].metrics[{k}].{tail}"
-                        fault = metrics.faults.get(position)
-                        alone = _alone(resource_metrics, scope_metrics, _metric(metric, field, point))
-                        faults = {} if fault is None else {f"{_AT}.{name}.dataPoints[0]": fault}
-                        explanation = Explanation(payload, position, "data point")
-                        yield _explain(explanation, Metrics(alone, faults), point, context)
+    for item in items_of(metrics):
+        for field, name in _KINDS:
+            for n, point in enumerate(getattr(item.value, field).data_points):
+                explanation = Explanation(payload, f"{item.position}.{name}.dataPoints[{n}]", "data point")
+                alone = item.alone(
+                    _metric(item.value, field, point), f".{name}.dataPoints[{n}]", f".{name}.dataPoints[0]"
+                )
+                yield _explain(explanation, item, alone, point, context)
 
 
 def _metric(metric: Metric, field: str, point: Any) -> Metric:
@@ -70,42 +66,27 @@ def _metric(metric: Metric, field: str, point: Any) -> Metric:
     return cast("Metric", SimpleNamespace(name=metric.name, unit=metric.unit, **kinds))
 
 
-def _alone(resource_metrics: ResourceMetrics, scope_metrics: ScopeMetrics, metric: Metric) -> MetricsRequest:
-    scopes = [SimpleNamespace(scope=scope_metrics.scope, metrics=[metric])]
-    resources = [SimpleNamespace(resource=resource_metrics.resource, scope_metrics=scopes)]
-    return cast("MetricsRequest", SimpleNamespace(resource_metrics=resources))
-
-
-def _explain(explanation: Explanation, alone: Metrics, point: Any, context: Context) -> Single:
-    resource_metrics = alone.request.resource_metrics[0]
-    scope_metrics = resource_metrics.scope_metrics[0]
-    metric = scope_metrics.metrics[0]
+def _explain(explanation: Explanation, item: Item, alone: Metrics, point: Any, context: Context) -> Single:
+    metric: Metric = item.value
     out = normalise_metrics(alone, context)
-    table = metric_table(scope_metrics.scope.name[:MAX_TEXT_CHARS], metric.name)
+    table = metric_table(item.scope.name[:MAX_TEXT_CHARS], metric.name)
     if table is not None:
-        explanation.name, explanation.convention, explanation.chosen_by = (
-            metric.name,
-            table.convention,
-            "the metric's name",
-        )
+        explanation.name = metric.name
+        explanation.read_as(table.convention, "the metric's name")
     if out.points:
-        resource = provenances_of(resource_metrics.resource.attributes)
+        resource = provenances_of(item.resource.attributes)
         picked = pick_recorded(point.attributes, POINT_INTERESTS, Recording())
         explanation.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
         return Single(explanation, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:
-        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
-        explanation.because = "its time, value or temporality cannot be right"
+        explanation.end("rejected", out.rejected[0].reason, "its time, value or temporality cannot be right")
     elif out.suppressed:
-        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
-        explanation.because = "a total, which repeats its parts"
+        (reason,) = out.suppressed
+        explanation.end("suppressed", reason, "a total, which repeats its parts")
+    elif table is None:
+        explanation.end("ignored", None, "no table knows this metric")
     else:
-        explanation.outcome = "ignored"
-        explanation.because = (
-            "no table knows this metric"
-            if table is None
-            else "a gauge, a sum that may fall, or a point without a value"
-        )
+        explanation.end("ignored", None, "a gauge, a sum that may fall, or a point without a value")
     return Single(explanation)
 
 
@@ -132,7 +113,7 @@ def aggregate_fields(
         single.picked,
         single.origins,
         single.resource,
-        sum_envelope(single.origins) if is_sum else _envelope(aggregate),
+        sum_envelope(single.origins) if is_sum else _ENVELOPE,
         Convention(record["source"]["convention"], own={}, default_provider=_table(aggregate).default_provider),
         context,
     )
@@ -188,15 +169,15 @@ def source_fields() -> dict[str, Field]:
     return dict.fromkeys(paths, Field(None, Provenance("envelope"), "the path that it was sent to"))
 
 
-def _envelope(aggregate: Aggregate) -> dict[str, Field]:
-    envelope = Provenance("envelope")
-    fields = dict.fromkeys(("period.start", "started_at"), Field(None, envelope, "since the series was counted last"))
-    fields["period.end"] = Field(None, envelope, "the latest point's time")
-    fields["calls"] = Field(None, envelope, "measurements of a histogram")
-    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, Provenance("scope")))
-    fields["source.format"] = Field(None, envelope, "the path that it was sent to")
-    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
-    return fields
+_ENVELOPE: Final = {
+    **ENVELOPE,
+    **dict.fromkeys(
+        ("period.start", "started_at"), Field(None, Provenance("envelope"), "since the series was counted last")
+    ),
+    "period.end": Field(None, Provenance("envelope"), "the latest point's time"),
+    "calls": Field(None, Provenance("envelope"), "measurements of a histogram"),
+}
+"""What points state without attributes."""
 
 
 def _table(aggregate: Aggregate) -> MetricTable:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from gateway.common.traced import Recording
+from gateway.counting.calls.digest import identity
 from gateway.decode.view import Attributes
-from gateway.explain.story import Field, WholeSum, leaves
+from gateway.explain.story import Explanation, Field, Single, WholeSum, leaves
 from gateway.normalise.attribution import RESOURCE_INTERESTS, attribute
+from gateway.normalise.call import Call
 from gateway.normalise.context import Context
 from gateway.normalise.conventions.table import Convention
 from gateway.normalise.extract import Extracted
@@ -70,6 +72,14 @@ class Traced(NamedTuple):
 def fields_of_record(traced: Traced) -> dict[str, Field]:
     """Each field of the item's own record."""
     return {path: _field(traced, path, value) for path, value in leaves(dict(traced.record)).items()}
+
+
+def explain_call(explanation: Explanation, call: Call, traced: Traced, id_from: str) -> Single:
+    """*call* by itself, as *explanation* has it; *id_from*: what its record's id is made of."""
+    explanation.record_id, explanation.record_id_from = call.record["record_id"], id_from
+    explanation.input, explanation.output = input_sum(traced), output_sum(traced)
+    explanation.fields = fields_of_record(traced)
+    return Single(explanation, call, identity(call))
 
 
 def _field(traced: Traced, path: str, value: Any) -> Field:

@@ -1,13 +1,13 @@
 """Each span of a payload by itself: what the normaliser makes of it, and why. Pure."""
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from gateway.common.traced import Recording, shown
 from gateway.counting.calls.digest import identity
-from gateway.decode.view import Attributes, Event, ResourceSpans, ScopeSpans, Span, Traces, TracesRequest
-from gateway.explain.records import Traced, fields_of_record, input_sum, output_sum, provenances_of
+from gateway.decode.view import Attributes, Event, Scope, Span, Traces
+from gateway.explain.otlp import Item, items_of, traced_call
+from gateway.explain.records import explain_call
 from gateway.explain.story import Explanation, Field, Single, leaves, span_name
 from gateway.normalise.call import Call
 from gateway.normalise.context import Context
@@ -18,7 +18,6 @@ from gateway.normalise.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.normalise.found_usage import FOUND, find_usage
 from gateway.normalise.operation import step_word
 from gateway.normalise.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
-from gateway.normalise.record import read_names
 from gateway.normalise.traces import (
     Reader,
     normalise_traces,
@@ -31,7 +30,6 @@ from gateway.normalise.traces import (
 from gateway.sources.records.source import read_stated
 from spool.span_form import OF_RESOURCE, RECORD_ID, attribute_name
 
-_FIRST = "resourceSpans[0].scopeSpans[0].spans[0]"
 _STATUS_ERROR = 2
 _MAX_NAMES = 3
 
@@ -58,53 +56,35 @@ def explain_spans(traces: Traces, payload: int, context: Context) -> Iterator[Si
 
     Its outcome is that of a payload of this span alone; counting completes it.
     """
-    for i, resource_spans in enumerate(traces.request.resource_spans):
-        for j, scope_spans in enumerate(resource_spans.scope_spans):
-            for k, span in enumerate(scope_spans.spans):
-                position = f"resourceSpans[{i}].scopeSpans[{j}].spans[{k}]"
-                explanation = Explanation(payload, position, "span")
-                alone = _alone(resource_spans, scope_spans, span, traces.faults.get(position))
-                yield _explain(explanation, alone, context)
+    return (_explain(Explanation(payload, item.position, "span"), item, context) for item in items_of(traces))
 
 
-def _alone(resource_spans: ResourceSpans, scope_spans: ScopeSpans, span: Span, fault: str | None) -> Traces:
-    scopes = [SimpleNamespace(scope=scope_spans.scope, spans=[span])]
-    resources = [SimpleNamespace(resource=resource_spans.resource, scope_spans=scopes)]
-    request = cast("TracesRequest", SimpleNamespace(resource_spans=resources))
-    return Traces(request, {} if fault is None else {_FIRST: fault})
-
-
-def _explain(explanation: Explanation, alone: Traces, context: Context) -> Single:
-    resource_spans = alone.request.resource_spans[0]
-    scope_spans = resource_spans.scope_spans[0]
-    span = scope_spans.spans[0]
-    out = read_stated(normalise_traces(alone, context), context)
+def _explain(explanation: Explanation, item: Item, context: Context) -> Single:
+    span: Span = item.value
+    out = read_stated(normalise_traces(item.alone(), context), context)
     if out.stated and out.calls:
         return _explain_stated(explanation, span, out.calls[0])
-    read = None if out.stated else _read(scope_spans, span)
+    read = None if out.stated else _read(item.scope, span)
     if read is not None:
-        explanation.convention = read.reader.convention.name
         is_found = read.reader.convention is FOUND
-        explanation.chosen_by = _FOUND if is_found else _chosen_by(scope_spans.scope.name, tuple(span.attributes))
+        chosen_by = _FOUND if is_found else _chosen_by(item.scope.name, tuple(span.attributes))
+        explanation.read_as(read.reader.convention.name, chosen_by)
     if out.calls:
         (call,) = out.calls
         assert read is not None  # noqa: S101 - a call was read by a convention
-        traced = _traced(call, span, read, resource_spans.resource.attributes, context)
         explanation.name = span_name(span.name, call.record)
-        explanation.record_id, explanation.record_id_from = call.record["record_id"], "trace id and span id"
-        explanation.input, explanation.output = input_sum(traced), output_sum(traced)
-        explanation.fields = fields_of_record(traced)
-        return Single(explanation, call, identity(call))
+        traced = traced_call(item, call, read.picked, read.reader.convention, _envelope(span), context)
+        return explain_call(explanation, call, traced, "trace id and span id")
     explanation.name = span_name(span.name, None)
     if out.rejected:
-        explanation.outcome, explanation.reason = "rejected", out.rejected[0].reason
-        explanation.because = _why_rejected(explanation.reason, is_record=bool(out.stated))
+        reason = out.rejected[0].reason
+        explanation.end("rejected", reason, _why_rejected(reason, is_record=bool(out.stated)))
     elif out.suppressed:
-        explanation.outcome, (explanation.reason,) = "suppressed", out.suppressed
         assert read is not None  # noqa: S101 - what no convention reads is ignored
-        explanation.because = _why_no_call(read, span)
+        (reason,) = out.suppressed
+        explanation.end("suppressed", reason, _why_no_call(read, span))
     else:
-        explanation.outcome, explanation.because = "ignored", _why_ignored(read)
+        explanation.end("ignored", None, _why_ignored(read))
     return Single(explanation)
 
 
@@ -118,7 +98,7 @@ def _explain_stated(explanation: Explanation, span: Span, call: Call) -> Single:
     """A span that another gateway made of its record: each field is stated as it is."""
     record = cast("dict[str, Any]", call.record)
     explanation.name = span_name(span.name, call.record)
-    explanation.convention, explanation.chosen_by = "records", "the instrumentation scope's name"
+    explanation.read_as("records", "the instrumentation scope's name")
     explanation.record_id, explanation.record_id_from = call.record["record_id"], RECORD_ID
     explanation.fields = {path: _stated_field(path, value, span) for path, value in leaves(record).items()}
     return Single(explanation, call, identity(call))
@@ -133,9 +113,9 @@ def _stated_field(path: str, value: Any, span: Span) -> Field:
     return Field(value, Provenance("envelope"))
 
 
-def _read(scope_spans: ScopeSpans, span: Span) -> _Read | None:
+def _read(sent: Scope, span: Span) -> _Read | None:
     """The span as `normalise_traces` reads it, recorded; None where no convention reads it."""
-    sent, names = scope_spans.scope, tuple(span.attributes)
+    names = tuple(span.attributes)
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
     reader = scope.reader or reader_by_names(scope, names)
     if reader is None:
@@ -170,34 +150,17 @@ def _chosen_by(scope: str, names: tuple[str, ...]) -> str:
 # ---- calls
 
 
-def _traced(call: Call, span: Span, read: _Read, resource: Attributes, context: Context) -> Traced:
-    convention = read.reader.convention
-    read_names(read.picked, convention, call.record["source"], failed=call.record["status"] == "error")
-    return Traced(
-        cast("dict[str, Any]", call.record),
-        read.picked,
-        read.picked.provenances(),
-        provenances_of(resource),
-        _envelope(span),
-        convention,
-        context,
-    )
-
-
 def _envelope(span: Span) -> dict[str, Field]:
     """What a span states without attributes."""
-    ids, times = Provenance("envelope"), Provenance("envelope")
-    fields = dict.fromkeys(("trace.trace_id", "trace.span_id", "trace.parent_span_id"), Field(None, ids))
-    fields["started_at"] = Field(None, times, "the span's start" if span.start_time_unix_nano else "the span's end")
-    fields["duration_ms"] = Field(None, times, "the span's end less its start")
-    scope = Provenance("scope")
-    fields |= dict.fromkeys(("source.library", "source.library_version"), Field(None, scope))
-    fields["source.format"] = Field(None, Provenance("envelope"), "the path that it was sent to")
-    fields["source.convention"] = Field(None, Provenance("rule"), "see chosen_by")
-    if span.status.code == _STATUS_ERROR:
-        fields["status"] = Field(None, Provenance("envelope"), "the span's status")
-    fields["error_type"] = _error(span.events)
-    return fields
+    envelope = Provenance("envelope")
+    fields = {
+        "started_at": Field(None, envelope, "the span's start" if span.start_time_unix_nano else "the span's end"),
+        "duration_ms": Field(None, envelope, "the span's end less its start"),
+        "error_type": _error(span.events),
+    }
+    return fields | (
+        {"status": Field(None, envelope, "the span's status")} if span.status.code == _STATUS_ERROR else {}
+    )
 
 
 def _error(events: Any) -> Field:

@@ -68,6 +68,12 @@ class Explanation:
     fields: dict[str, Field] = field(default_factory=dict)
     """Of a kept item: the record's fields by path (`usage.input_tokens`)."""
 
+    def end(self, outcome: str, reason: str | None, because: str) -> None:
+        self.outcome, self.reason, self.because = outcome, reason, because
+
+    def read_as(self, convention: str, chosen_by: str) -> None:
+        self.convention, self.chosen_by = convention, chosen_by
+
 
 def as_object(explanation: Explanation) -> dict[str, Any]:
     """One explanation as the object that `--explain --json` prints."""
