@@ -10,7 +10,7 @@ expectation, upgrade and closing of the connection.
 import re
 from typing import Final, NamedTuple
 
-from aiohttp.http_parser import RawRequestMessage
+from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 MAX_HEAD_BYTES: Final = 2048
@@ -20,7 +20,9 @@ END: Final = b"\r\n\r\n"
 
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,%d})(?=\r\n)" % MAX_DIGITS, re.IGNORECASE)
 _LENGTH_NAME: Final = "Content-Length"
-_FORBIDDEN: Final = ("Transfer-Encoding", "Expect", "Upgrade")
+_UPGRADE: Final = "Upgrade"
+_CODING: Final = "Transfer-Encoding"
+_FORBIDDEN: Final = (_CODING, "Expect", _UPGRADE)
 
 
 class RepeatedHead(NamedTuple):
@@ -31,7 +33,9 @@ class RepeatedHead(NamedTuple):
     digits: bytes
     after: bytes
     """From behind the digits to the empty line."""
-    message: RawRequestMessage
+    target: str
+    """As it was sent."""
+    headers: CIMultiDictProxy[str]
     """What the parser made of it."""
 
     def request_in(self, data: bytes) -> tuple[bytes, bytes] | None:
@@ -51,47 +55,48 @@ class RepeatedHead(NamedTuple):
             return None
         return digits, data[start:]
 
-    def message_with(self, digits: bytes) -> RawRequestMessage:
-        """The message with the length that *digits* state."""
+    def headers_with(self, digits: bytes) -> CIMultiDictProxy[str]:
+        """The headers with the length that *digits* state."""
         if digits == self.digits:
-            return self.message
-        headers = CIMultiDict(self.message.headers)
+            return self.headers
+        headers = CIMultiDict(self.headers)
         headers[_LENGTH_NAME] = digits.decode()
-        return self.message._replace(headers=CIMultiDictProxy(headers))
+        return CIMultiDictProxy(headers)
 
 
-def learned(data: bytes, message: RawRequestMessage) -> RepeatedHead | None:
-    """The head that *data* begins with and that the parser read as *message*; None where a repeat
-    of it must be parsed again.
+def learned(data: bytes, request: web.BaseRequest) -> RepeatedHead | None:
+    """The head that *data* begins with and that aiohttp read as *request*; None where a repeat of
+    it must be parsed again.
     """
     end = data.find(END, 0, MAX_HEAD_BYTES)
-    if end < 0 or not _is_plain(message):
+    if end < 0 or not _is_plain(request):
         return None
-    head = data[: end + 2]
+    head, headers = data[: end + 2], request.headers
     lengths = _LENGTH.findall(head)
-    is_single = head.lower().count(b"content-length") == len(message.headers.getall(_LENGTH_NAME, ())) == 1
-    is_by_lines = head.count(b"\n") == head.count(b"\r") == head.count(b"\r\n") == len(message.raw_headers) + 1
+    is_single = head.lower().count(b"content-length") == len(headers.getall(_LENGTH_NAME, ())) == 1
+    is_by_lines = head.count(b"\n") == head.count(b"\r") == head.count(b"\r\n") == len(request.raw_headers) + 1
     if not is_single or not is_by_lines or len(lengths) != 1:
         return None
     found = _LENGTH.search(head)
-    if found is None or found[1].decode() != message.headers[_LENGTH_NAME]:
+    if found is None or found[1].decode() != headers[_LENGTH_NAME]:
         return None
-    return RepeatedHead(data[: found.start(1)], found[1], data[found.end(1) : end + len(END)], message)
+    before, after = data[: found.start(1)], data[found.end(1) : end + len(END)]
+    return RepeatedHead(before, found[1], after, request.raw_path, headers)
 
 
-def _is_plain(message: RawRequestMessage) -> bool:
+def _is_plain(request: web.BaseRequest) -> bool:
     return (
-        message.method == "POST"
-        and message.version == (1, 1)
-        and not (message.should_close or message.upgrade or message.chunked)
-        and not any(name in message.headers for name in _FORBIDDEN)
+        request.method == "POST"
+        and request.version == (1, 1)
+        and request.keep_alive
+        and not any(name in request.headers for name in _FORBIDDEN)
     )
 
 
-def size_of(data: bytes, message: RawRequestMessage) -> int | None:
+def size_of(data: bytes, request: web.BaseRequest) -> int | None:
     """Bytes of the whole request that *data* begins with; None where its head does not state it."""
     end = data.find(END)
-    if end < 0 or message.chunked or message.upgrade:
+    if end < 0 or _CODING in request.headers or _UPGRADE in request.headers:
         return None
-    length = message.headers.get(_LENGTH_NAME, "0")
+    length = request.headers.get(_LENGTH_NAME, "0")
     return end + len(END) + int(length) if length.isdigit() else None

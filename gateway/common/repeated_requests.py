@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
 
+from gateway.common.repeated_head import RepeatedHead
 from spool.commit_delay import CommitDelay
 
 MAX_BODY_BYTES: Final = 16 * 1024
@@ -36,8 +36,8 @@ class RepeatedRequest(Protocol):
     """One request that is to be taken with others, until it is answered or handled."""
 
     @property
-    def message(self) -> RawRequestMessage:
-        """The head of a request that this one repeats: `Content-Length` may differ."""
+    def head(self) -> RepeatedHead:
+        """Of a request that this one repeats: `Content-Length` may differ."""
 
     @property
     def peer(self) -> str | None:
@@ -54,17 +54,17 @@ class RepeatedRequest(Protocol):
     def admitted(self) -> None:
         """Note that its key was accepted."""
 
-    def answer(self, answer: bytes) -> bool:
-        """Send the whole *answer*; False, with nothing sent, where the client reads too little."""
+    def answer(self, answer: bytes) -> None:
+        """Send the whole *answer*."""
 
-    def handle(self, handler: Handler | None = None) -> bool:
+    def handle_alone(self, handler: Handler | None = None) -> bool:
         """Let *handler* answer it, by default the server's; False where the client went away."""
 
 
 class Taker(Protocol):
     """What takes requests together."""
 
-    def takes(self, message: RawRequestMessage) -> bool:
+    def takes(self, head: RepeatedHead) -> bool:
         """Whether it takes requests with this head."""
 
     def take(self, requests: Sequence[RepeatedRequest]) -> None:

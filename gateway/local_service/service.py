@@ -18,8 +18,9 @@ from random import Random
 
 from aiohttp import web
 
+from gateway.common import unix_socket
 from gateway.common.connection_limits import OperatorLimits
-from gateway.common.http_server import TcpSite
+from gateway.common.http_server import TcpSite, UnixSocketSite
 from gateway.common.wall_clock import wall_ms
 from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import SERVICE_PREFIX, RandomBytes
@@ -149,7 +150,9 @@ class Service:
     async def start_unix(self, path: Path) -> None:
         """Listen on a Unix socket in place of a port."""
         await self._runner.setup()
-        await web.UnixSite(self._runner, path).start()
+        bound = unix_socket.new()
+        bound.bind(str(path))
+        await UnixSocketSite(self._runner, bound, self._limits).start()
 
     async def stop(self) -> None:
         """Finish requests in flight, then close the files."""

@@ -66,13 +66,11 @@ class Context:
 CONTEXT = web.AppKey("context", Context)
 
 
-def runner_of(app: web.Application) -> web.AppRunner:
+def runner_of(app: web.Application) -> QuietRunner:
     """The runner of the application: no access log, and bodies are not decompressed by aiohttp,
     since they are bounded here.
     """
-    return QuietRunner(
-        app, _malformed, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False
-    )
+    return QuietRunner(app, _malformed, shutdown_timeout=SHUTDOWN_TIMEOUT_S, auto_decompress=False)
 
 
 def _malformed(request: web.BaseRequest, status: int) -> web.Response:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from gateway.common import unix_socket
 from gateway.common.connection_limits import OperatorLimits
-from gateway.common.http_server import QuietRunner, TcpSite, UnixSocketSite
+from gateway.common.http_server import QuietRunner, QuietServer, Runner, TcpSite, UnixSocketSite
 from gateway.common.incoming import ConnectionLimits
 from gateway.config.values import Address, TcpAddress, UnixAddress
 from gateway.contract.errors import not_bound
@@ -25,11 +25,11 @@ SHUTDOWN_S = 10.0
 """How long requests that are under way may still take when the gateway stops."""
 
 
-def runner_for(served: web.Server | web.Application) -> web.BaseRunner:
+def runner_for(served: QuietServer | web.Application) -> Runner:
     """Without access log: one line for each request would cost more than the request."""
     if isinstance(served, web.Application):
         return QuietRunner(served, malformed, shutdown_timeout=SHUTDOWN_S, auto_decompress=False)
-    return web.ServerRunner(served, shutdown_timeout=SHUTDOWN_S)
+    return Runner(served, shutdown_timeout=SHUTDOWN_S)
 
 
 def malformed(request: web.BaseRequest, status: int) -> web.Response:
@@ -60,7 +60,7 @@ class Closing:
 class Listener:
     """A bound server; `close` lets running requests end."""
 
-    def __init__(self, runner: web.BaseRunner, address: TcpAddress | UnixAddress) -> None:
+    def __init__(self, runner: Runner, address: TcpAddress | UnixAddress) -> None:
         self._runner = runner
         self.address = address
         """With the port that was really bound."""
@@ -73,7 +73,7 @@ class Listener:
 
 
 async def listen(
-    runner: web.BaseRunner,
+    runner: Runner,
     address: Address,
     limits: ConnectionLimits | None = None,
     *,
@@ -107,7 +107,7 @@ async def listen(
 async def bind(
     closing: Closing,
     option: str,
-    served: web.Server | web.Application,
+    served: QuietServer | web.Application,
     address: Address,
     limits: ConnectionLimits | None,
     socket_mode: int,
@@ -142,7 +142,7 @@ def bound_unix(path: Path, mode: int) -> socket.socket:
     return bound
 
 
-def bound_port(runner: web.BaseRunner) -> int:
+def bound_port(runner: Runner) -> int:
     """The port of the runner's first socket."""
     port: int = runner.addresses[0][1]
     return port

@@ -14,12 +14,13 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from gateway.common.repeating_connection import MAX_UNSENT_BYTES
+from gateway.common.response_bytes import ReadyBytes
 
 SERVER = "telemetry-gateway"
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Server": SERVER}
 
 
-class Ready(web.StreamResponse):
+class Ready(ReadyBytes):
     """Status 200 with a fixed body.
 
     Holds nothing of a request, so that one object answers all of them.

@@ -38,7 +38,7 @@ UNROUTED: Route = RequestRoute(NO_ROUTE, "", OtlpManner("traces"), HttpExchange,
 """How errors are reported that belong to no route."""
 
 
-def make_server(receiver: Receiver) -> web.Server:
+def make_server(receiver: Receiver) -> QuietServer:
     """Needs a running loop."""
     server = HttpServer(receiver)
     return QuietServer(

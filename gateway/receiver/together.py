@@ -18,9 +18,9 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
 
 from gateway.common.futures import failure_of
+from gateway.common.repeated_head import RepeatedHead
 from gateway.common.repeated_requests import MAX_BYTES, RepeatedRequest
 from gateway.contract.errors import BadPayload, NotFound, TooLarge, UnsupportedMedia
 from gateway.contract.headers import REPEAT_KEY_HEADERS
@@ -67,7 +67,7 @@ class GroupExchange(Exchange):
     """Requests that are taken together. Nothing is waited for but their commit."""
 
     def __init__(self, receiver: Receiver, route: BodyRoute, requests: Sequence[RepeatedRequest]) -> None:
-        head = _Head(requests[0].message.headers, requests[0].peer)
+        head = _Head(requests[0].head.headers, requests[0].peer)
         super().__init__(receiver, head, route.path, route.scope, receiver.admission, len(requests))
         self.route, self.requests = route, requests
         self.left: Sequence[RepeatedRequest] = ()
@@ -122,8 +122,7 @@ class GroupExchange(Exchange):
     def answer(self) -> None:
         answer = ANSWER.bytes_now()
         for request in self.requests:
-            if not request.answer(answer):
-                request.handle(_ordinary)
+            request.answer(answer)
 
     def took_s(self) -> Sequence[float]:
         now_s = perf_counter()
@@ -137,23 +136,23 @@ class TogetherReceiver:
         self._receiver = receiver
         self._refuse_one = refuse_one
 
-    def takes(self, message: RawRequestMessage) -> bool:
+    def takes(self, head: RepeatedHead) -> bool:
         """Whether requests with this head may differ in nothing but their bodies."""
-        receiver, headers = self._receiver, message.headers
+        receiver, headers = self._receiver, head.headers
         if receiver.tracer is not None or not receiver.admission.asks_headers_alone:
             return False
         if any(name in headers for name in SINGLE_HEADERS) or media_of(headers.get("Content-Type", "")) != "protobuf":
             return False
         try:
             decoder_for(headers.get("Content-Encoding", ""))
-            return self._route(message) is not None
+            return self._route(head) is not None
         except UnsupportedMedia:
             return False
 
-    def _route(self, message: RawRequestMessage) -> BodyRoute | None:
+    def _route(self, head: RepeatedHead) -> BodyRoute | None:
         """None for one that takes no requests together."""
         try:
-            route, _ = self._receiver.routes.find(message.path)
+            route, _ = self._receiver.routes.find(head.target)
         except NotFound:
             return None
         if not isinstance(route, BodyRoute) or route.takes_any_type or route.shown is not None:
@@ -161,9 +160,9 @@ class TogetherReceiver:
         return None if route.call_together is None else route
 
     def take(self, requests: Sequence[RepeatedRequest]) -> None:
-        route, peer = self._route(requests[0].message), requests[0].peer or "unix"
+        route, peer = self._route(requests[0].head), requests[0].peer or "unix"
         for request in requests if route is None else self._begin(route, requests):
-            if not request.handle():
+            if not request.handle_alone():
                 self._receiver.note(RequestOutcome(NO_ROUTE, peer, None))
 
     def _begin(self, route: BodyRoute, requests: Sequence[RepeatedRequest]) -> Sequence[RepeatedRequest]:
@@ -195,7 +194,7 @@ class TogetherReceiver:
         self._receiver.heap.freed(group.hold.release())
         refused = partial(self._refuse_one, route=group.route, sender=group.sender, error=error)
         for request in group.requests:
-            request.handle(partial(refused, began_s=request.began_s))
+            request.handle_alone(partial(refused, began_s=request.began_s))
 
 
 def plain_bodies(raw: Sequence[bytes], decode: Decode | None, limits: Limits) -> list[bytes]:
@@ -220,7 +219,3 @@ def decompressed_at_once(raw: bytes, decode: Decode, max_bytes: int, max_s: floa
     except (BadPayload, TooLarge):
         return UNREAD
     return plain.getvalue() if undone.is_done and n_bytes <= max_bytes else UNREAD
-
-
-async def _ordinary(_: web.BaseRequest) -> web.StreamResponse:
-    return ANSWER.ordinary()

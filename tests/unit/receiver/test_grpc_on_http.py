@@ -99,9 +99,10 @@ async def test_a_client_that_reads_no_answer_is_cut_off(gateway: Gateway, monkey
     unread: list[int] = []
     answer = Connection._answer_http2
 
-    def noted(self: Connection, refusal: Http2Refusal, transport: asyncio.Transport, data: bytes) -> None:
-        unread.append(transport.get_write_buffer_size())
-        answer(self, refusal, transport, data)
+    def noted(self: Connection, refusal: Http2Refusal, data: bytes) -> None:
+        assert self.transport is not None
+        unread.append(self.transport.get_write_buffer_size())
+        answer(self, refusal, data)
 
     monkeypatch.setattr(Connection, "_answer_http2", noted)
     assert isinstance(gateway.ports.http, TcpAddress)
@@ -135,7 +136,7 @@ async def test_a_client_that_does_not_read_its_last_answer_is_cut_off(
     ended = asyncio.Event()
     lost = Connection.connection_lost
 
-    def noted(self: Connection, exc: BaseException | None) -> None:
+    def noted(self: Connection, exc: Exception | None) -> None:
         lost(self, exc)
         ended.set()
 
@@ -149,8 +150,10 @@ async def test_a_client_that_does_not_read_its_last_answer_is_cut_off(
             await ended.wait()
 
 
-def write_until_it_waits(_: Connection, __: Http2Refusal, transport: asyncio.Transport, ___: bytes) -> None:
+def write_until_it_waits(connection: Connection, _: Http2Refusal, __: bytes) -> None:
     """More than the system takes on its own, so that some is left with us."""
+    transport = connection.transport
+    assert transport is not None
     while transport.get_write_buffer_size() < 512 * MAX_UNREAD_BYTES:
         transport.write(bytes(MAX_UNREAD_BYTES))
     transport.close()

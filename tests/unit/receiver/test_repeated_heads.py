@@ -1,20 +1,27 @@
 """Requests whose head repeats the one before: handled without the parser, and all the same."""
 
 import asyncio
+import re
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.http_parser import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.common.http_server import QuietServer
 from gateway.common.repeated_head import learned
+from gateway.common.response_bytes import bytes_of
 from gateway.contract.errors import Unauthenticated
 from gateway.contract.intake import Receipt
 from gateway.keys.record import KeyRecord
 from gateway.receiver.authenticator import Headers
+from gateway.receiver.body import Limits
+from gateway.receiver.cors import Cors
+from gateway.receiver.forwarded import forwarded_routes
+from spool.errors import SpoolFull
 from tests.conformance.otlp_http.recording import RecordingIntake
 from tests.support.polling import HANGS_S
 from tests.unit.receiver.conftest import Serve
@@ -193,62 +200,224 @@ async def test_a_sender_that_goes_away_leaves_nothing_behind(serve: Serve) -> No
     writer.close()
 
 
+def sent(kind: str, body: bytes) -> bytes:
+    match kind:
+        case "chunked":
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return f"{TRACES}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk + b"0\r\n\r\n"
+        case "get":
+            return b"GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        case _:
+            return request(body, TRACES + "X: 1\r\n" * (kind == "other"))
+
+
 @given(
-    requests=st.lists(st.tuples(st.binary(max_size=40), st.booleans()), min_size=1, max_size=8),
+    requests=st.lists(
+        st.tuples(st.sampled_from(["same", "same", "other", "chunked", "get"]), st.binary(max_size=40)),
+        min_size=1,
+        max_size=8,
+    ),
     cuts=st.lists(st.integers(0, 2000), max_size=4),
     is_cut_between=st.booleans(),
+    behind=st.sampled_from([b"", b"no HTTP\r\n\r\n"]),
 )
-def test_however_the_bytes_are_cut_the_same_requests_are_read(
-    *, requests: list[tuple[bytes, bool]], cuts: list[int], is_cut_between: bool
+def test_however_the_bytes_are_cut_the_same_requests_are_answered(
+    *, requests: list[tuple[str, bytes]], cuts: list[int], is_cut_between: bool, behind: bytes
 ) -> None:
-    async def read_by(*, is_direct: bool) -> list[tuple[str, bytes]]:
+    async def read_by(*, is_direct: bool) -> tuple[list[tuple[str, bytes]], bytes]:
         found: list[tuple[str, bytes]] = []
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             body = request.content.read_nowait() if request.content.is_eof() else await request.content.read()
-            found.append((request.headers["Content-Length"], body))
-            return web.Response()
+            found.append((request.headers.get("Content-Length", ""), body))
+            await asyncio.sleep(0)
+            return web.Response(text=str(len(found)))
 
         server = QuietServer(
             handle, lambda *_: web.Response(status=400), is_direct=(lambda _: True) if is_direct else None
         )
-        connection = server()
-        connection.connection_made(Transport())
+        connection, transport = server(), Transport()
+        connection.connection_made(transport)
         for start, stop in pairwise(sorted({0, len(stream), *ends, *(cut % (len(stream) + 1) for cut in cuts)})):
-            for _ in range(6):
+            for _ in range(8):
                 await asyncio.sleep(0)
-            connection.data_received(stream[start:stop])
+            if not transport.is_closing():
+                connection.data_received(stream[start:stop])
         for _ in range(20 * len(requests)):
             await asyncio.sleep(0)
         connection.connection_lost(None)
-        return found
+        return found, re.sub(rb"Date: [^\r]*\r\n", b"", transport.written)
 
-    sent = [request(body, TRACES + "X: 1\r\n" * other) for body, other in requests]
-    stream, ends = b"".join(sent), list(accumulate(map(len, sent))) if is_cut_between else []
-    wanted = [(str(len(body)), body) for body, _ in requests]
-    assert asyncio.run(read_by(is_direct=True)) == asyncio.run(read_by(is_direct=False)) == wanted
+    parts = [sent(*each) for each in requests]
+    stream, ends = b"".join(parts), [*accumulate(map(len, parts))]
+    ends = ends if is_cut_between else ends[-1:]  # what is no HTTP takes all with it that came in one piece
+    stream += behind
+    wanted = [
+        (str(len(body)) if kind in {"same", "other"} else "", b"" if kind == "get" else body) for kind, body in requests
+    ]
+    found, written = asyncio.run(read_by(is_direct=True))
+    assert (found, written) == asyncio.run(read_by(is_direct=False))
+    assert found == wanted
+    assert written.count(b"HTTP/1.1 200 OK") == len(requests)
+    assert written.count(b"HTTP/1.0 400 Bad Request") == bool(behind)
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+async def test_of_requests_in_a_pipeline_only_so_many_are_read_ahead(*, is_direct: bool) -> None:
+    """However fast they come, and however many are answered meanwhile."""
+    n_handled = 0
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal n_handled
+        n_handled += 1
+        await asyncio.sleep(0)
+        return web.Response()
+
+    check = (lambda _: True) if is_direct else None
+    connection = QuietServer(handle, lambda *_: web.Response(status=400), is_direct=check)()
+    transport, n_sent, sent_at_once = Transport(), 0, 500
+    connection.connection_made(transport)
+    connection.data_received(request(b"first"))
+    for _ in range(2000):
+        await asyncio.sleep(0)
+        if not transport.is_paused:
+            connection.data_received(request(b"x") * sent_at_once)
+            n_sent += sent_at_once
+    assert 100 < n_handled <= n_sent < n_handled + 3 * sent_at_once
+    connection.connection_lost(None)
 
 
 class Transport(asyncio.Transport):
-    """Takes what is written, and forgets it."""
+    """Keeps what is written."""
 
-    def write(self, data: object) -> None:
-        pass
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_closed = self.is_paused = False
 
-    def writelines(self, data: object) -> None:
-        pass
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.written += b"".join(data)
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_closed
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
     def resume_reading(self) -> None:
-        pass
+        self.is_paused = False
+
+
+class Forwarded(RecordingIntake):
+    """Takes what other gateways forward."""
+
+    async def events(self, *_: object, **__: object) -> Receipt:
+        return Receipt(1, ())
+
+    ping = events
+
+
+class Closed:
+    def admit(self, *_: object) -> KeyRecord | None:
+        raise Unauthenticated("no key")
+
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+PING = "/v2/ai-control-plane/devices/one/ping"
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "media", "body", "parts"),
+    [
+        (200, "/v1/traces", PROTOBUF, b"", {}),
+        (200, "/v1/traces", JSON, b"{}", {}),
+        (200, "/v1/traces", JSON, b"{}", {"cors": Cors(frozenset({"https://app.example"}))}),
+        (200, "/v1/logs", PROTOBUF, b"", {"intake": RecordingIntake(warning="of no use")}),
+        (202, "/events/v1/events", JSON, b"{}", {}),
+        (204, PING, JSON, b"", {"cors": Cors(frozenset({"https://app.example"}))}),
+        (403, PING, JSON, b"", {}),
+        (400, "/v1/traces", JSON, b"{", {}),
+        (400, "/v1/logs", PROTOBUF, b"\xff", {}),
+        (401, "/v1/traces", PROTOBUF, b"", {"gate": Closed()}),
+        (413, "/v1/traces", PROTOBUF, b"xxx", {"limits": Limits(max_body_bytes=2)}),
+        (415, "/v1/traces", "text/plain", b"", {}),
+        (503, "/v1/metrics", PROTOBUF, b"", {"intake": RecordingIntake(fail_with=SpoolFull("full"))}),
+        (503, "/v1/metrics", PROTOBUF, b"", {"intake": RecordingIntake(fail_with=ZeroDivisionError())}),
+    ],
+)
+async def test_an_answer_has_the_bytes_that_aiohttp_writes(
+    serve: Serve, status: int, path: str, media: str, body: bytes, parts: dict[str, Any]
+) -> None:
+    """The first one is written by aiohttp, the second one is not."""
+    served = await serve(further=forwarded_routes, **{"intake": Forwarded(), **parts})
+    reader, writer = await connected(served.url)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\nContent-Type: {media}\r\n"
+    answers = []
+    for _ in range(3):
+        writer.write(request(body, head))
+        async with asyncio.timeout(HANGS_S):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"Content-Length: (\d+)", answer)
+            answers.append(answer + await reader.readexactly(0 if length is None else int(length[1])))
+    first, *repeated = [re.sub(rb"Date: [^\r]*\r\n", b"", answer) for answer in answers]
+    assert int(first.split()[1]) == status
+    assert repeated == [first, first]
+    assert all(re.search(rb"\r\nDate: \w{3}, \d\d \w{3} \d{4} [0-9:]{8} GMT\r\n", answer) for answer in answers)
+    writer.close()
+
+
+def test_a_header_of_two_lines_is_not_written() -> None:
+    with pytest.raises(ValueError, match="more than one line"):
+        bytes_of(web.Response(headers={"X": "one\r\nX-Two: two"}))
+
+
+async def test_a_connection_is_kept_as_long_after_a_repeated_request_as_after_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handle(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    loop, clock = asyncio.get_running_loop(), [0.0]
+    monkeypatch.setattr(loop, "time", lambda: clock[0])
+    server = QuietServer(handle, lambda *_: web.Response(), is_direct=lambda _: True, keepalive_timeout=900.0)
+    connection, transport = server(), Transport()
+    connection.connection_made(transport)
+    for clock[0] in (0.0, 800.0, 1600.0, 2400.0, 3299.0):
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert not transport.is_closing()
+        connection.data_received(request(b"x"))
+        for _ in range(9):
+            await asyncio.sleep(0)
+    assert transport.written.count(b"HTTP/1.1 200 OK") == 5
+    clock[0] += 901.0
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert transport.is_closing()
+    connection.connection_lost(None)
+
+
+async def read_by_aiohttp(data: bytes) -> web.BaseRequest:
+    """What aiohttp makes of the request that *data* begins with."""
+    found: asyncio.Future[web.BaseRequest] = asyncio.get_running_loop().create_future()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        found.set_result(request)
+        return web.Response()
+
+    connection = QuietServer(handle, lambda *_: web.Response(status=400))()
+    connection.connection_made(Transport())
+    connection.data_received(data)
+    async with asyncio.timeout(HANGS_S):
+        request = await found
+    connection.connection_lost(None)
+    return request
 
 
 @pytest.mark.parametrize(
@@ -265,28 +434,18 @@ class Transport(asyncio.Transport):
     ],
 )
 async def test_what_may_mean_something_else_the_next_time_is_not_learned(head: str) -> None:
-    server = QuietServer(lambda _: None, lambda *_: web.Response(status=400))
     data = f"{head}\r\n".encode()
-    parser = HttpRequestParser(
-        server(), asyncio.get_running_loop(), 2**16, max_line_size=8190, max_field_size=8190, max_headers=100
-    )
-    ((message, _),), _, _ = parser.feed_data(data)
-    assert learned(data, message) is None
+    assert learned(data, await read_by_aiohttp(data)) is None
 
 
 async def test_a_known_head_fits_nothing_but_one_whole_request() -> None:
-    server = QuietServer(lambda _: None, lambda *_: web.Response(status=400))
-    parser = HttpRequestParser(
-        server(), asyncio.get_running_loop(), 2**16, max_line_size=8190, max_field_size=8190, max_headers=100
-    )
     data = request(b"body")
-    ((message, _),), _, _ = parser.feed_data(data)
-    head = learned(data, message)
+    head = learned(data, await read_by_aiohttp(data))
     assert head is not None
     longer = head.request_in(request(b"x" * 1234))
     assert longer is not None
     assert longer == (b"1234", b"x" * 1234)
-    assert head.message_with(b"1234").headers["Content-Length"] == "1234"
+    assert head.headers_with(b"1234")["Content-Length"] == "1234"
     for other in (
         data[:-1],
         data + b"x",
