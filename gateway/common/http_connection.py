@@ -10,11 +10,11 @@ Where the end of a request is known, what comes behind it waits here for its ans
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import StreamReader, web
 
+from gateway.common.arriving_body import has_left
 from gateway.common.http2_refusal import Http2Refusal
 from gateway.common.incoming import IncomingConnection, peer_of
 from gateway.common.repeated_head import END
@@ -249,10 +249,12 @@ class Connection(asyncio.Protocol):
         keeps_alive = False
         try:
             response = await handler(request)
-            with suppress(ConnectionError):  # the client went away
-                await response.prepare(request)
-                await response.write_eof()
-                keeps_alive = bool(response.keep_alive)
+            await response.prepare(request)
+            await response.write_eof()
+            keeps_alive = bool(response.keep_alive)
+        except ConnectionError:
+            if not has_left(request):
+                raise
         finally:
             self.ended(keeps_alive=keeps_alive)
         return WRITTEN[keeps_alive]

@@ -206,6 +206,21 @@ async def test_a_refused_request_whose_client_is_gone_is_waited_for_no_longer(
     await until_true(lambda: waiting() == 0, what="the task of the connection has ended")
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 500\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf"])
+async def test_a_sender_that_leaves_within_its_body_is_gone_and_not_refused(serve: Serve, length: str) -> None:
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    _, writer = await asyncio.open_connection(host, port)
+    writer.write(f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}".encode())
+    await until_true(lambda: bool(served.receiver.budget.shares), what="the request is under way")
+    writer.transport.abort()
+    counts = served.receiver.counts
+    await until_true(lambda: bool(counts.gone), what="the sender is gone")
+    await until_taken(host, port)
+    assert dict(counts.answers) == {("/v1/traces", 200): 1}
+    assert not served.receiver.refused.status()
+
+
 async def test_a_connection_that_is_gone_waits_for_no_turn(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that keep coming are served first: those that left would be kept as long."""
     monkeypatch.setattr(incoming, "PAUSE_FACTOR", 1e9)  # there is one turn
