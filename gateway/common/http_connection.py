@@ -140,13 +140,14 @@ class Connection(asyncio.Protocol):
         if self._handler is not None:
             self._handler.connection_lost(exc)
         if not self.is_busy:
-            self._forget()
             if self._content is not None:
                 self._content.feed_eof()  # aiohttp would wait for the rest of it, with all that the request holds
+            self._forget()
 
     def _forget(self) -> None:
+        """Else it would wait for the garbage collector: these refer to it."""
         self._opened.discard(self)
-        self._handler = None  # which refers to this
+        self._handler = self._content = None
 
     def data_received(self, data: bytes) -> None:
         if not self._is_begun:
@@ -252,9 +253,10 @@ class Connection(asyncio.Protocol):
             await response.prepare(request)
             await response.write_eof()
             keeps_alive = bool(response.keep_alive)
-        except ConnectionError:
+        except ConnectionError as error:
             if not has_left(request):
                 raise
+            error.__traceback__ = None  # the body keeps the error, which would keep the connection
         finally:
             self.ended(keeps_alive=keeps_alive)
         return WRITTEN[keeps_alive]

@@ -1,9 +1,11 @@
 """Connections that hold something and ask for nothing."""
 
 import asyncio
+import gc
 import resource
 import subprocess
 import sys
+import weakref
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -219,6 +221,39 @@ async def test_a_sender_that_leaves_within_its_body_is_gone_and_not_refused(serv
     await until_taken(host, port)
     assert dict(counts.answers) == {("/v1/traces", 200): 1}
     assert not served.receiver.refused.status()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [POST, POST + POST, POST[:-1], HEAD, b"no HTTP\r\n\r\n", POST.replace(b"json", b"else").replace(b": 2", b": 200")],
+    ids=["a request", "two", "half a body", "half a head", "no HTTP", "refused unread"],
+)
+async def test_a_lost_connection_leaves_nothing_to_the_garbage_collector(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    made: list[weakref.ref[http_connection.Connection]] = []
+    connection_made = http_connection.Connection.connection_made
+
+    def noted(self: http_connection.Connection, transport: asyncio.Transport) -> None:
+        made.append(weakref.ref(self))
+        connection_made(self, transport)
+
+    monkeypatch.setattr(http_connection.Connection, "connection_made", noted)
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    gc.disable()
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+        writer.write(sent)
+        await until_true(lambda: bool(made), what="it is served")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        await until_true(lambda: made[0]() is None, what="the connection is freed")
+    finally:
+        gc.enable()
 
 
 async def test_a_connection_that_is_gone_waits_for_no_turn(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
