@@ -16,11 +16,11 @@ from gateway.config.model import Config
 from gateway.config.values import Address
 from gateway.contract.errors import GatewayError, NotFound
 from gateway.insights.finding import Insight
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.operators import ANYONE, Operators
 from gateway.observability.metrics import Status
 from gateway.observability.tap import Tap
 from gateway.receiver.authenticator import Authenticator
+from gateway.storage.errors import DatabaseUnavailable
 
 
 class Running(NamedTuple):

@@ -19,7 +19,7 @@ from gateway.billing import tables
 from gateway.billing.book import BillingBook
 from gateway.billing.content import DayContent, bodies, day_text
 from gateway.billing.tables import Part
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from spool.clock import rfc3339_ms, uuid7
 from spool.errors import SpoolError
 from spool.record import Batch, Lane

@@ -14,8 +14,8 @@ import structlog
 
 from exporters.clock import Clock
 from gateway.billing import relay_tables as tables
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from spool.clock import rfc3339_ms
 from spool.errors import SpoolError
 from spool.record import Batch, Lane

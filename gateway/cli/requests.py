@@ -42,6 +42,7 @@ from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_user
 from gateway.senders.store import offline_senders
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.usage.forgetting import Delivered, UserForgetter
 from gateway.usage.query import UsageQueries
 from gateway.usage.rollups import make_rollup_tables
@@ -250,7 +251,15 @@ async def ask(
         from gateway.cli.admin_client import ask_gateway  # noqa: PLC0415 offline commands need no HTTP client
 
         return await ask_gateway(config, error, operation, path or {}, query, body)
-    except (SpoolError, GatewayError, KeyStoreError, InsightError, BadListRequest, OSError) as error:
+    except (
+        SpoolError,
+        GatewayError,
+        KeyStoreError,
+        DatabaseUnavailable,
+        InsightError,
+        BadListRequest,
+        OSError,
+    ) as error:
         raise click.ClickException(with_remedy(error)) from error
 
 

@@ -32,9 +32,10 @@ from gateway.config.model import Config, TlsOptions
 from gateway.config.values import Address, TcpAddress, parse_address
 from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
 from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
-from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
+from gateway.keys.errors import PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
+from gateway.storage.errors import DatabaseUnavailable
 from spool.data_dir import make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked

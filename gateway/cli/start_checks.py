@@ -39,9 +39,10 @@ from gateway.delivery.webhooks import webhooks_of
 from gateway.devices.tables import migrate
 from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
 from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
-from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
+from gateway.keys.errors import PepperMismatch
 from gateway.keys.store import KeyStore
 from gateway.storage.database import Database, read_only
+from gateway.storage.errors import DatabaseUnavailable
 from spool.data_dir import DATABASE, refuse_data_dir
 from spool.data_lock import held_by
 from spool.disk_faults import disk_fault

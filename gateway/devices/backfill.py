@@ -19,7 +19,7 @@ from gateway.contract.device_identity import is_device_id
 from gateway.devices.intake import client_of
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader

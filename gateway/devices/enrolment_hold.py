@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from gateway.devices.store import DeviceStore
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 
 LONGEST_MS: Final = 15 * 60_000
 MARGIN_MS: Final = 60_000

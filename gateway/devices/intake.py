@@ -31,9 +31,9 @@ from gateway.devices.contacts import Inserts, Taken
 from gateway.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.context import Context
 from gateway.normalise.points import UsagePoints
+from gateway.storage.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
 

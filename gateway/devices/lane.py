@@ -23,7 +23,7 @@ from gateway.devices.lane_store import LONGEST_S, DeviceLaneStore, EnrolmentRate
 from gateway.devices.rows import Device, New
 from gateway.devices.sender import DeviceSender
 from gateway.devices.store import DeviceStore
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from spool.record import DEVICES
 
 log = structlog.get_logger()

@@ -26,7 +26,7 @@ from gateway.devices.outbox import FORGOTTEN_BY_ALL, LAST_CLAIM, Enrolment
 from gateway.devices.rows import Device
 from gateway.devices.store import DeviceStore
 from gateway.devices.throttling import MassNotFoundBreaker
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from spool.errors import SpoolError
 from spool.record import Batch, Lane
 from spool.store import Refusal

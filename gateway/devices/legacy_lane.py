@@ -13,7 +13,7 @@ from exporters.base import Delivered, Outcome, Retry
 from gateway.contract.device_identity import is_device_id
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from spool.record import Batch
 
 

@@ -16,9 +16,9 @@ from gateway.insights.finding import Finding, Insight
 from gateway.insights.snapshot import Snapshot
 from gateway.insights.store import InsightStore
 from gateway.insights.thresholds import RETRYING_LANE_S
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import ListRequest, Page
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.usage.following import UsageFollower
 from gateway.usage.table import read
 from gateway.usage.tally import HOUR_MS

@@ -39,7 +39,3 @@ class OpenIntakeInUse(KeyRefused):
 
 class PepperMismatch(KeyStoreError):
     """The pepper file is not the one these keys were hashed with: no key can match."""
-
-
-class DatabaseUnavailable(KeyStoreError):
-    """The file cannot be read or written now."""

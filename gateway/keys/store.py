@@ -21,7 +21,7 @@ from aiosqlite import Connection
 
 from exporters.secret import Secret
 from gateway.contract.scopes import Grant
-from gateway.keys.errors import DatabaseUnavailable, InvalidKey
+from gateway.keys.errors import InvalidKey
 from gateway.keys.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.keys.labels import NO_LABELS
 from gateway.keys.limits import NO_LIMITS, Limits
@@ -40,6 +40,7 @@ from gateway.keys.table import (
     save_secret,
 )
 from gateway.storage.database import Database, read_only, scripts_of
+from gateway.storage.errors import DatabaseUnavailable
 
 MIGRATIONS = "gateway.keys.migrations"
 _UNKNOWN_HASH = bytes(32)

@@ -22,7 +22,6 @@ from gateway.common import unix_socket
 from gateway.common.connection_limits import OperatorLimits
 from gateway.common.http_server import TcpSite, UnixSocketSite
 from gateway.common.wall_clock import wall_ms
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import SERVICE_PREFIX, RandomBytes
 from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore, make_tables
@@ -34,6 +33,7 @@ from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"

@@ -21,7 +21,6 @@ from gateway.common.http_connection import note_admitted
 from gateway.common.http_server import QuietRunner
 from gateway.contract.headers import REPEAT_KEY_HEADERS
 from gateway.contract.otlp import CONTENT_TYPES, media_of
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.key import RandomBytes
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
@@ -34,6 +33,7 @@ from gateway.local_service.otlp import Taken, encoded
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, refuse_grant, serve_read, serve_write
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 
 _log = structlog.get_logger()
 

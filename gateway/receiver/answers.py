@@ -31,7 +31,6 @@ from gateway.contract.errors import (
     UnsupportedMedia,
 )
 from gateway.keys.errors import (
-    DatabaseUnavailable,
     InvalidKey,
     KeyRefused,
     LegacyKeyExists,
@@ -41,6 +40,7 @@ from gateway.keys.errors import (
     OpenIntakeInUse,
 )
 from gateway.lists.conventions import BadListRequest
+from gateway.storage.errors import DatabaseUnavailable
 from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.senders.activity import Activity, Refusal, SenderId, Senders
 from gateway.storage.database import Database, scripts_of
+from gateway.storage.errors import DatabaseUnavailable
 from spool.data_lock import DataLock
 
 PART: Final = "senders"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import aiosqlite
 
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.storage.private_files import OWNER_ONLY, restrict
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import read_only
+from gateway.storage.errors import DatabaseUnavailable
 from spool.disk_faults import disk_fault, fault_of_reading
 
 REMEDY = (

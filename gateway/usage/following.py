@@ -16,8 +16,8 @@ from typing import Final, Self
 import structlog
 
 from gateway.common.traceback_summary import places
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.usage.counters import UsageCounters, Values
 from gateway.usage.history import History, Usage
 from gateway.usage.rollups import add, make_rollup_tables, note_as_of, take_over

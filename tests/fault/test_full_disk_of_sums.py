@@ -24,8 +24,8 @@ from gateway.budgets.body import NewBudget
 from gateway.budgets.book import Budgets
 from gateway.budgets.delivering import DEFAULT
 from gateway.budgets.webhook import Webhook
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.usage import rollups
 from tests.support.billing_lane import lane_to
 from tests.support.polling import until_true

@@ -21,10 +21,10 @@ from gateway.ingest.parsing.parse import ParseRules
 from gateway.ingest.parsing.parser import Parser
 from gateway.ingest.pipeline import IngestPipeline
 from gateway.ingest.settle import Settler
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.normalise.context import Context, Machines
 from gateway.pricing.prices import Prices
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
 from tests.conformance.exporters.test_otlp import FULL

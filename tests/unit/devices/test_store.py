@@ -13,7 +13,7 @@ from gateway.contract.errors import BadPayload, NoAnswer, NotFound
 from gateway.devices import rows
 from gateway.devices.contacts import INSTANCES_MOST
 from gateway.devices.rows import New
-from gateway.keys.errors import DatabaseUnavailable
+from gateway.storage.errors import DatabaseUnavailable
 from tests.support.operations import perform
 from tests.support.upstream import Reply
 from tests.unit.devices.conftest import GATEWAY_ID, Rig, beat_of

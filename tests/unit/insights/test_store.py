@@ -12,9 +12,9 @@ from gateway.insights.changes import FoundInsight, NoSuchInsight, TooMany
 from gateway.insights.finding import INSIGHT_LIST, Finding
 from gateway.insights.listing import comments_list
 from gateway.insights.store import SETTLEMENT_KEPT_MS, InsightStore
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.lists.conventions import read_request
 from gateway.storage.database import Database, scripts_of
+from gateway.storage.errors import DatabaseUnavailable
 from tests.support.spool_rig import Clock
 
 

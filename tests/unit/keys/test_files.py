@@ -9,10 +9,11 @@ from structlog.testing import capture_logs
 
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.keys.control_store import open_control
-from gateway.keys.errors import DatabaseUnavailable, PepperMismatch
+from gateway.keys.errors import PepperMismatch
 from gateway.keys.local_key_file import kept_key
 from gateway.keys.pepper import load_pepper
 from gateway.keys.store import KeyStore
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.storage.private_files import read_or_create, write_private
 
 SENDING = Managed(frozenset({SEND_AI_TELEMETRY}))

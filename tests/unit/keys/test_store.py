@@ -10,19 +10,12 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.contract.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
-from gateway.keys.errors import (
-    DatabaseUnavailable,
-    InvalidKey,
-    LegacyKeyExists,
-    NameTaken,
-    NoSuchKey,
-    NotConfirmed,
-    PepperMismatch,
-)
+from gateway.keys.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
 from gateway.keys.limits import Limits
 from gateway.keys.record import NOT_IN_USE, KeyId
 from gateway.keys.store import MIGRATIONS, KeyStore
 from gateway.storage.database import Database, scripts_of
+from gateway.storage.errors import DatabaseUnavailable
 
 from .conftest import Clock, open_store
 

@@ -16,7 +16,6 @@ from gateway.config.values import TcpAddress, UnixAddress
 from gateway.contract.errors import CannotStart, Overloaded
 from gateway.contract.intake import Receipt, Sender
 from gateway.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.keys.record import KeyRecord
 from gateway.keys.store import KeyStore
 from gateway.receiver.assembly import build_gate, build_receiver
@@ -26,6 +25,7 @@ from gateway.receiver.cors import Cors
 from gateway.receiver.listen import listen, runner_for
 from gateway.receiver.otlp import INGEST_SCOPE
 from gateway.receiver.server import make_server
+from gateway.storage.errors import DatabaseUnavailable
 from spool.errors import SpoolError, SpoolFull
 from tests.conformance.otlp_http.payloads import JSON, PROTOBUF, Raw, json_traces_body, post, protobuf_body
 from tests.conformance.otlp_http.recording import RecordingIntake

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from tests.support.polling import HANGS_S
 
 FULL = 2

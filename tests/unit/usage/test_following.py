@@ -13,8 +13,8 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.keys.errors import DatabaseUnavailable
 from gateway.storage.database import Database
+from gateway.storage.errors import DatabaseUnavailable
 from gateway.usage import following, table
 from gateway.usage.following import UsageFollower
 from gateway.usage.history import Usage
