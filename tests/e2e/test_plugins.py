@@ -125,7 +125,7 @@ def test_options_that_a_plugged_exporter_refuses_are_a_fault_of_the_configuratio
 @pytest.mark.parametrize(
     ("file", "change", "text"),
     [
-        ("example_telemetry/source.py", ("from gateway.sources.rows", "from gateway.sources.cells"), "cannot be loaded: ModuleNotFoundError"),
+        ("example_telemetry/source.py", ("from gateway.plugin", "from gateway.plug"), "cannot be loaded: ModuleNotFoundError"),
         ("pyproject.toml", ("source:SOURCE", "source:TABLE"), "is no gateway.sources.source.Source"),
         ("example_telemetry/source.py", ('name="example-proxy"', 'name="litellm"'), "its source is named 'litellm'"),
         ("example_telemetry/exporter.py", ("import asyncio", "import asynchronous"), "cannot be loaded: ModuleNotFoundError"),

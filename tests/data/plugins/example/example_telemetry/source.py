@@ -1,9 +1,17 @@
 """The log of a proxy: one JSON object a call."""
 
-from gateway.normalise.conventions.table import Convention, unstated
-from gateway.normalise.extract import Extracted
-from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
-from gateway.sources.source import Snippet, Source
+from gateway.plugin import (
+    CALL,
+    IGNORED,
+    Convention,
+    Extracted,
+    Row,
+    RowTable,
+    Snippet,
+    Source,
+    rows_reader,
+    unstated,
+)
 
 EXAMPLE = Convention(
     "example-proxy",
