@@ -12,19 +12,21 @@ from gateway.billing.book import BillingBook, BillingSettings
 from gateway.billing.content import first_hour
 from gateway.billing.lane import BillingLane
 from gateway.billing.lane_store import LANE
-from gateway.billing.relay import BillingRelay
+from gateway.billing.relay import BillingRelay, ReadDrop
 from gateway.billing.relay_store import LANE as RELAY
 from gateway.billing.tables import make_billing_tables
 from gateway.config.model import Billing, Config, Upstream, refuse_shared_totals
-from gateway.contract.errors import CannotStart
+from gateway.contract.errors import BadRecord, CannotStart
 from gateway.delivery.embedded import EmbeddedService
 from gateway.delivery.lanes import Lanes, OnSent
-from gateway.delivery.relayed_bodies import read_relayed
 from gateway.devices.lane import DeviceLane
 from gateway.devices.lane_store import EnrolmentRate
 from gateway.devices.legacy_lane import EarlierItems
 from gateway.devices.rows import New
 from gateway.devices.store import DeviceStore
+from gateway.local_service.billing_bodies import read_drop, refuse_other_sums
+from gateway.local_service.checks import decoded_object
+from gateway.local_service.errors import Invalid
 from gateway.storage.database import Database
 from gateway.usage.query import UsageQueries
 from spool.record import DEVICES
@@ -144,3 +146,20 @@ async def start_billing(
     stack.push_async_callback(lane.stop)
     await lane.start()
     return lane
+
+
+def read_relayed(body: bytes) -> ReadDrop:
+    """A billing drop of a sender. The check is the service's (wire contract 6.5), so that what
+    is accepted here is taken there. Raises BadRecord, which names the row and the field.
+    """
+    try:
+        drop = read_drop(decoded_object(body))
+        if drop.manifest is None:
+            return ReadDrop(drop.month, len(drop.rows), drop.operation)
+        if drop.manifest.parts == 1:
+            refuse_other_sums(drop.rows, drop.manifest)
+    except Invalid as error:
+        raise BadRecord(error.code, str(error)) from error
+    manifest = drop.manifest
+    division = f"{manifest.revision}/{manifest.parts}"
+    return ReadDrop(drop.month, len(drop.rows), drop.operation, f"{manifest.source}\x00{manifest.day}", division)

@@ -1,6 +1,7 @@
 """The settler and the intake that a configuration describes."""
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -9,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from gateway.common.maintenance import Maintained
 from gateway.common.native import NATIVE
-from gateway.common.processors import usable_processors
 from gateway.config.model import Config
 from gateway.contract.errors import CannotStart
 from gateway.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, EnrolmentGate
@@ -256,3 +256,10 @@ def generic_mapping(config: Config) -> dict[str, Any] | None:
     """The field mapping of the source `generic`; None for its default."""
     options = config.sources.get("generic")
     return None if options is None else options.mapping
+
+
+def usable_processors() -> int:
+    """Those that its affinity leaves, where the system has one; at least 1."""
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
