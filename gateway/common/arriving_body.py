@@ -16,13 +16,20 @@ async def invited_by_reader(_: web.Request) -> None:
 
 
 async def next_bytes(request: web.BaseRequest) -> bytes:
-    """What arrived; empty at the end of the body. Raises ConnectionError when the client left."""
+    """What arrived; empty at the end of the body.
+
+    Raises ConnectionError when the client left, RequestPayloadError for a body in chunks of few
+    bytes, of which the connection reads no more.
+    """
     try:
-        return await request.content.readany()
+        data = await request.content.readany()
     except RuntimeError:  # aiohttp's, where the connection was closed before anyone read
         if has_left(request):
             raise ConnectionResetError("the client left") from None
         raise
+    if getattr(getattr(request.protocol, "connection", None), "has_small_chunks", False):
+        raise web.RequestPayloadError("its chunks are too small")
+    return data
 
 
 def has_left(request: web.BaseRequest) -> bool:

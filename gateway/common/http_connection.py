@@ -34,6 +34,15 @@ MAX_FRUITLESS: Final = 32
 and aiohttp notes an error for each.
 """
 
+MAX_CHUNKS: Final = 4_096
+CHUNK_BYTES: Final = 32
+"""A body may have so many chunks, and one more for each 32 bytes: reading one costs about 1 µs,
+however small it is.
+"""
+CHUNK_ENDS: Final = 2
+"""Ends of lines in a chunk. Those within its data are counted too, which are few in any format that
+is taken."""
+
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Malformed = Callable[[web.BaseRequest, int], web.Response]
 """The answer to a request that cannot be parsed, and aiohttp's status for it; the
@@ -120,6 +129,11 @@ class Connection(asyncio.Protocol):
         """The body that aiohttp is at, until it is whole and its request answered."""
         self._fruitless = 0
         """Pieces of that body, since the last one of which something reached it."""
+        self.has_small_chunks = False
+        """The body that is under way has so many that the rest of it is not read."""
+        self._is_chunked = False
+        self._chunk_bytes = self._line_ends = 0
+        """Of that body so far, as it was sent."""
         self._behind = b""
         """What came behind the request that is under way."""
         self._is_paused = False
@@ -202,10 +216,18 @@ class Connection(asyncio.Protocol):
         if not content.is_eof():
             self._fruitless = 0 if content.total_bytes > had_bytes else self._fruitless + 1
             self._is_over = self._fruitless >= MAX_FRUITLESS
+            if self._is_chunked:
+                self._count_chunks(data)
         elif not self.is_busy:
             self._content = None
         elif self._is_closing:
             self._close_handler()
+
+    def _count_chunks(self, data: bytes) -> None:
+        self._chunk_bytes += len(data)
+        self._line_ends += data.count(b"\r\n")
+        if self._line_ends > CHUNK_ENDS * (MAX_CHUNKS + self._chunk_bytes // CHUNK_BYTES):
+            self._is_over = self.has_small_chunks = True
 
     def _wait(self, data: bytes) -> None:
         self._behind += data
@@ -265,6 +287,8 @@ class Connection(asyncio.Protocol):
         """A request's head is whole."""
         self._stop_watch()
         self.is_busy, self._content, self._fruitless = True, request.content, 0
+        self._is_chunked = "Transfer-Encoding" in request.headers
+        self._chunk_bytes = self._line_ends = 0
 
     def ended(self, *, keeps_alive: bool) -> None:
         """The answer was written, and the connection stays open where that *keeps_alive*."""

@@ -209,7 +209,9 @@ async def _arrived(request: web.Request, max_bytes: int) -> bytes:
                 raise _too_large(max_bytes)
             body.write(chunk)
     except web.RequestPayloadError:
-        raise Invalid("invalid_encoding", "the body's transfer coding is damaged") from None
+        raise Invalid(
+            "invalid_encoding", "the body's transfer coding is damaged, or its chunks are too small"
+        ) from None
     return body.getvalue()
 
 

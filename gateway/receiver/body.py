@@ -256,7 +256,7 @@ async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) ->
         # Not 408: senders drop their data on it (B30).
         raise Overloaded("the body did not arrive in time") from None
     except web.RequestPayloadError:
-        raise BadPayload("the body's transfer coding is damaged") from None
+        raise BadPayload("the body's transfer coding is damaged, or its chunks are too small") from None
     return body.getvalue()
 
 

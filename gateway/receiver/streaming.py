@@ -274,7 +274,7 @@ async def arriving_blocks(request: web.BaseRequest, limits: Limits, hold: Hold) 
     except TimeoutError:
         raise Overloaded("the body did not arrive in time") from None  # not 408: senders drop their data on it
     except web.RequestPayloadError:
-        raise BadPayload("the body's transfer coding is damaged") from None
+        raise BadPayload("the body's transfer coding is damaged, or its chunks are too small") from None
 
 
 STALL_S = 10.0

@@ -208,6 +208,35 @@ async def test_a_refused_request_whose_client_is_gone_is_waited_for_no_longer(
     await until_true(lambda: waiting() == 0, what="the task of the connection has ended")
 
 
+@pytest.mark.parametrize(("size", "is_read"), [(1, False), (4, False), (64, True), (4000, True)])
+async def test_a_body_in_chunks_of_few_bytes_is_refused_early(serve: Serve, size: int, *, is_read: bool) -> None:
+    served = await serve()
+    host, _, port = served.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(
+        b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"%x\r\n%b\r\n" % (size, bytes(size))
+    answer = asyncio.create_task(reader.readuntil(b"}"))
+    sent, most = 0, 1_000_000
+    async with asyncio.timeout(HANGS_S):
+        while sent < most and not answer.done():
+            piece = chunk * (8_000 // len(chunk))
+            writer.write(piece)
+            sent += len(piece)
+            with suppress(ConnectionError):
+                await writer.drain()
+        with suppress(ConnectionError):
+            writer.write(b"0\r\n\r\n")
+        found = await answer
+    assert found.startswith(b"HTTP/1.1 400")
+    assert (b"its chunks are too small" in found) is not is_read
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
 @pytest.mark.parametrize("length", ["Content-Length: 500\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf"])
 async def test_a_sender_that_leaves_within_its_body_is_gone_and_not_refused(serve: Serve, length: str) -> None:
     served = await serve()
