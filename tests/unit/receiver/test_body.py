@@ -265,7 +265,7 @@ async def arrived() -> bytes:
         return next(left, b"")
 
     content = SimpleNamespace(readany=readany)
-    request: Any = SimpleNamespace(content=content, content_length=None, headers={}, transport=None)
+    request: Any = SimpleNamespace(protocol=None, content=content, content_length=None, headers={}, transport=None)
     return await arriving_body(request, Limits(), Hold(Budget(SIZE)))
 
 
