@@ -85,5 +85,13 @@ class Counters:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Counters":
-        lanes = {name: LaneCounters(**counters) for name, counters in value["lanes"].items()}
-        return cls(dict(value["edge"]), dict(value["reasons"]), lanes)
+        """What `as_json` gave. Raises KeyError, TypeError or ValueError for anything else."""
+        lanes = {name: LaneCounters(**_whole_numbers(counters)) for name, counters in value["lanes"].items()}
+        edge = _whole_numbers(value["edge"])
+        return cls({outcome: edge[outcome] for outcome in EDGE_OUTCOMES}, _whole_numbers(value["reasons"]), lanes)
+
+
+def _whole_numbers(counters: dict[str, Any]) -> dict[str, int]:
+    if not all(type(n) is int for n in counters.values()):
+        raise TypeError("a counter that is no whole number")
+    return dict(counters)

@@ -55,10 +55,7 @@ def connect(data_dir: Path, *, synchronous: str = "FULL", log_bytes: int = LOG_B
     with mapped_errors(str(path)):
         touch_private(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
-        # A damaged row may show records as text: SQLite's own error would quote them, and the
-        # lane
-        # would never pass the row.
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        connection.text_factory = _readable
         try:
             refuse_newer(connection)
             prepare(connection, synchronous, log_bytes)
@@ -71,7 +68,16 @@ def connect(data_dir: Path, *, synchronous: str = "FULL", log_bytes: int = LOG_B
 
 def connect_to_read(data_dir: Path) -> sqlite3.Connection:
     """Open spool.db in *data_dir* for reading alone; raises what sqlite3 raises."""
-    return sqlite3.connect(f"{(data_dir / DATABASE).absolute().as_uri()}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{(data_dir / DATABASE).absolute().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = _readable
+    return connection
+
+
+def _readable(text: bytes) -> str:
+    """Text of a damaged file as far as it can be read. SQLite's own error would quote it, which may
+    be a record, and a lane would never pass the row.
+    """
+    return text.decode("utf-8", "replace")
 
 
 @contextmanager
@@ -175,18 +181,22 @@ def migrate(connection: sqlite3.Connection, *, through: int | None = None) -> No
 
 
 def has_own_layout(connection: sqlite3.Connection) -> bool:
-    """Whether the file has the columns that the migrations up to its version make. It may have more
-    where its version is damaged: no salvage would find them then.
+    """Whether each table has the columns that the migrations up to the file's version make, in
+    their order. More may follow where its version is damaged: no salvage would find them then.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
         migrate(made, through=layout_version(connection))
-        return columns_of(made) <= columns_of(connection)
+        found = columns_of(connection)
+        return all(found.get(table, [])[: len(columns)] == columns for table, columns in columns_of(made).items())
 
 
-def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """(table, column) of all tables."""
-    return set(
-        connection.execute(
-            "SELECT m.name, i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type='table'"
-        )
+def columns_of(connection: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:
+    """Table -> (column, type) in their order."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    listed = connection.execute(
+        "SELECT m.name, i.name, i.type FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type='table'"
+        " ORDER BY m.name, i.cid"
     )
+    for table, column, kind in listed:
+        found.setdefault(table, []).append((column, kind))
+    return found

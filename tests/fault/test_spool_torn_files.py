@@ -11,13 +11,14 @@ import pytest
 
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
-from spool.sqlite.spool import SqliteSpool
+from spool.sqlite.recovery.pages import TABLE_LEAF
 from tests.support.spool_rig import append, assert_balanced, copied, drained, freeze, open_spool
 
 RECORDS = 60
 LOG_HEADER_BYTES = 32
 FRAME_BYTES = 24 + 4096
 """A page and its header (SQLite, "WAL File Format")."""
+FLIPPED_BYTES = 40
 
 
 async def written(folder: Path) -> tuple[Path, list[int]]:
@@ -61,25 +62,21 @@ async def test_a_log_cut_anywhere_keeps_every_commit_before_the_cut(tmp_path: Pa
         await spool.close()
 
 
-async def read_or_refused(data_dir: Path) -> list[bytes] | None:
-    """What the spool still gives; None when it states that it cannot. Any other
-    error is the test's failure.
+async def read_or_refused(data_dir: Path) -> tuple[list[bytes], int] | None:
+    """What the spool still gives, and how many records it reports as gone; None when
+    it states that it cannot. Any other error is the test's failure.
     """
     try:
         spool = open_spool(data_dir)
     except SpoolError:
         return None
     try:
-        return await _drained(spool)
-    finally:
-        await spool.close()
-
-
-async def _drained(spool: SqliteSpool) -> list[bytes] | None:
-    try:
-        return await drained(spool, max_records=5)
+        found = await drained(spool, max_records=5)
+        return found, sum(salvage.records or 0 for salvage in spool.quarantined)
     except SpoolError:
         return None
+    finally:
+        await spool.close()
 
 
 async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(
@@ -90,9 +87,10 @@ async def test_flipped_bytes_in_the_log_cost_no_commit_but_those_they_hit(
         data_dir = damaged_copy(crashed, tmp_path / "flipped")
         start = flip(data_dir / "spool.db-wal", chance)
         (data_dir / "spool.db-shm").unlink(missing_ok=True)
-        found = await read_or_refused(data_dir)
+        read = await read_or_refused(data_dir)
         before = [record(n) for n in range(sum(size <= start for size in sizes))]
-        assert found is not None
+        assert read is not None
+        found, _ = read
         assert found[: len(before)] == before, f"flipped at {start}: what came before is gone"
         assert len(found) >= RECORDS - 2, f"flipped at {start}: commits behind it were forgotten"
 
@@ -108,24 +106,63 @@ async def test_flipped_bytes_in_the_file_cost_the_rows_they_hit_or_are_called_a_
     for _ in range(50):
         data_dir = damaged_copy(crashed, tmp_path / "flipped")
         start = flip(data_dir / "spool.db", chance)
-        found = await read_or_refused(data_dir)
-        if found is None:
+        read = await read_or_refused(data_dir)
+        if read is None:
             continue
         readable += 1
+        found, gone = read
         assert found == [record for record in true if record in found], (
             f"flipped at {start}: an altered record was given"
         )
-        assert len(found) >= RECORDS - 2, f"flipped at {start}: neighbours were lost"
+        assert len(found) >= RECORDS - max(gone, 2), f"flipped at {start}: {gone} reported, more are lost"
     assert readable > 25
 
 
 def flip(path: Path, chance: random.Random) -> int:
     """Overwrite 40 bytes somewhere; where."""
-    content = bytearray(path.read_bytes())
-    start = chance.randrange(len(content) - 40)
-    content[start : start + 40] = bytes(byte ^ 0xA5 for byte in content[start : start + 40])
-    path.write_bytes(content)
+    start = chance.randrange(path.stat().st_size - FLIPPED_BYTES)
+    flip_at(path, start)
     return start
+
+
+def flip_at(path: Path, start: int) -> None:
+    content = bytearray(path.read_bytes())
+    end = start + FLIPPED_BYTES
+    content[start:end] = bytes(byte ^ 0xA5 for byte in content[start:end])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "hit",
+    [
+        pytest.param(b'"received":', id="a counter without its name"),
+        pytest.param(b"OB    NOT NULL      -- the records", id="a schema with one column more"),
+    ],
+)
+async def test_bytes_that_sqlite_takes_for_sound_cost_no_record(tmp_path: Path, hit: bytes) -> None:
+    crashed, _ = await written(tmp_path)
+    spool = open_spool(crashed)
+    await spool.close()
+    content = (crashed / "spool.db").read_bytes()
+    assert content.count(hit) == 1
+    flip_at(crashed / "spool.db", content.index(hit))
+    read = await read_or_refused(crashed)
+    assert read is not None
+    assert read[0] == [record(n) for n in range(RECORDS)]
+
+
+async def test_a_page_gives_the_rows_whose_places_it_still_states(tmp_path: Path) -> None:
+    crashed, _ = await written(tmp_path)
+    spool = open_spool(crashed)
+    await spool.close()
+    content = (crashed / "spool.db").read_bytes()
+    pages = range(0, len(content), 4096)
+    page = next(at for at in pages if content[at] == TABLE_LEAF and content[at + 3 : at + 5] == bytes([0, RECORDS]))
+    flip_at(crashed / "spool.db", page + 8 + 2 * 10)
+    read = await read_or_refused(crashed)
+    assert read is not None
+    assert read[0] == [record(n) for n in range(RECORDS) if not 10 <= n < 10 + FLIPPED_BYTES // 2]
+    assert read[1] == FLIPPED_BYTES // 2
 
 
 async def test_an_emptied_log_leaves_what_was_copied_into_the_file(tmp_path: Path) -> None:

@@ -96,10 +96,10 @@ def _damage(connection: sqlite3.Connection, path: Path) -> str | None:
         return None  # it is not ours to judge
     if forgets_commits(path):
         return "the write-ahead log is damaged before its end"
+    if not database.has_own_layout(connection):
+        return "spool.db: its tables do not have the columns of their layout"
     if path.stat().st_size > CHECKED_BYTES and not (path.parent / CHECK).exists():
         return None
-    if not database.has_own_layout(connection):
-        return "spool.db: its tables lack columns"
     # Not quick_check: a record that an index does not name is passed over, and would never be sent.
     (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     return None if found == "ok" else f"spool.db: {str(found).splitlines()[-1]}"

@@ -47,8 +47,10 @@ def _header_at(number: int) -> int:
 def children(number: int, page: bytes) -> list[int]:
     """The pages below an interior page. Raises Damaged."""
     at = _header_at(number)
-    right = int.from_bytes(page[at + 8 : at + 12], "big")
-    return [*(int.from_bytes(page[cell : cell + 4], "big") for cell in _cells(number, page)), right]
+    cells = [*_cells(number, page), at + 8]
+    if None in cells:
+        raise Damaged("a cell outside of its page")
+    return [int.from_bytes(page[cell : cell + 4], "big") for cell in cells if cell is not None]
 
 
 def rows_on(number: int, page: bytes, read: ReadPage) -> Iterator[Row | None]:
@@ -60,13 +62,13 @@ def rows_on(number: int, page: bytes, read: ReadPage) -> Iterator[Row | None]:
         return
     for cell in _cells(number, page):
         try:
-            yield _row(kind, page, cell, read)
+            yield None if cell is None else _row(kind, page, cell, read)
         except (Damaged, IndexError, UnicodeDecodeError):
             yield None
 
 
-def _cells(number: int, page: bytes) -> list[int]:
-    """Where the cells begin. Raises Damaged."""
+def _cells(number: int, page: bytes) -> list[int | None]:
+    """Where the cells begin; None for one that is not inside the page. Raises Damaged."""
     at = _header_at(number)
     kind = page[at]
     if kind not in TREE_PAGES:
@@ -76,10 +78,8 @@ def _cells(number: int, page: bytes) -> list[int]:
     after = first + 2 * count
     if after > len(page):
         raise Damaged("more cells than a page holds")
-    cells = [int.from_bytes(page[i : i + 2], "big") for i in range(first, after, 2)]
-    if any(not after <= cell < len(page) for cell in cells):
-        raise Damaged("a cell outside of its page")
-    return cells
+    cells = (int.from_bytes(page[i : i + 2], "big") for i in range(first, after, 2))
+    return [cell if after <= cell < len(page) else None for cell in cells]
 
 
 def _row(kind: int, page: bytes, at: int, read: ReadPage) -> Row:

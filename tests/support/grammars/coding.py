@@ -63,7 +63,8 @@ def bits(node: Node) -> str:
             size = int(each.value or 0)
             made += stored(size, len(made)) + stored(size, 0) * (each.times - 1)
         elif each.kind == "member":
-            made += bits(each) * each.times
+            inner = bits(each)
+            made += stored(0, len(made)) + (inner + stored(0, len(inner))) * each.times  # a stored block is aligned
         else:
             made += BLOCKS[each.kind](int(each.value or 0)) * each.times
     return made
