@@ -31,11 +31,19 @@ class LargeSender:
     """Sends while entered; the first answer, for which a process may be started, is not counted."""
 
     def __init__(self, gateway: GatewayProcess, transport: str) -> None:
-        self.sent = 0
-        self.slowest_s = 0.0
+        self.waits: list[tuple[float, float]] = []
+        """Of each body when it was sent (`time.monotonic`), and seconds until its answer."""
         self.others: list[str] = []
         """Answers that were no success."""
         self._arguments = transport, gateway.grpc_target if transport == "grpc" else gateway.intake_url
+
+    @property
+    def sent(self) -> int:
+        return len(self.waits)
+
+    @property
+    def slowest_s(self) -> float:
+        return max((waited_s for _, waited_s in self.waits), default=0.0)
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", __name__, *self._arguments]
@@ -46,7 +54,7 @@ class LargeSender:
 
     def __exit__(self, *exc: object) -> None:
         seen, _ = self._process.communicate()
-        self.sent, self.slowest_s, self.others = json.loads(seen)
+        self.waits, self.others = json.loads(seen)
 
 
 def body() -> dict[str, Any]:
@@ -111,15 +119,14 @@ def run(transport: str, address: str) -> None:
     threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
     send(address)
     print("begins", flush=True)  # noqa: T201
-    sent, slowest_s = 0, 0.0
+    waits: list[tuple[float, float]] = []
     others: list[str] = []
     while not ends.wait(EVERY_S):
         began_s = time.monotonic()
         wrong = send(address)
-        slowest_s = max(slowest_s, time.monotonic() - began_s)
-        sent += 1
+        waits.append((began_s, time.monotonic() - began_s))
         others += [wrong] if wrong else []
-    print(json.dumps([sent, slowest_s, others]))  # noqa: T201
+    print(json.dumps([waits, others]))  # noqa: T201
 
 
 if __name__ == "__main__":
