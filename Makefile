@@ -7,7 +7,7 @@ JOBS ?= 3
 TEST_TMP ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
 # Byte code is kept whatever the environment says: a test run starts hundreds of processes, and each would compile anew.
 export PYTHONDONTWRITEBYTECODE :=
-PYTHON_TESTS := tests/e2e/test_canary.py tests/e2e/test_renamed_keys.py $(addprefix tests/unit/ingest/test_,workers.py ancestors.py stamped.py large_payloads.py)
+PYTHON_TESTS := tests/e2e/test_canary.py tests/e2e/test_renamed_keys.py $(addprefix tests/unit/pipeline/test_,workers.py ancestors.py stamped.py large_payloads.py)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet

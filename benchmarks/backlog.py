@@ -26,11 +26,11 @@ from typing import NamedTuple, cast
 from benchmarks.bodies import AI_SPAN_ID_BASE, Shape, Template
 from benchmarks.processes import Process, read_json_file
 from benchmarks.scenario import Sink, fetch, running_sink
-from gateway.contract.parsed_payload import ParsedPayload
+from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.counting.calls.digest import DIGEST_BYTES
-from gateway.ingest.parsing.parse import ParseRules, Payload, parse
-from gateway.normalise.context import Context, UserPolicy
-from gateway.pricing.prices import Prices
+from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
+from gateway.rules.context import Context, UserPolicy
+from gateway.usage.pricing.prices import Prices
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
 from spool.settings import SpoolSettings

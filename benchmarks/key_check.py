@@ -20,17 +20,17 @@ from statistics import median
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from gateway.access.key import GATEWAY_PREFIX, keyed_hash, mint
+from gateway.access.limits import Limits
+from gateway.access.store import KeyStore
+from gateway.access.table import insert
+from gateway.common.contract.errors import Unauthenticated
+from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Managed
+from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.contract.errors import Unauthenticated
-from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
-from gateway.keys.key import GATEWAY_PREFIX, keyed_hash, mint
-from gateway.keys.limits import Limits
-from gateway.keys.store import KeyStore
-from gateway.keys.table import insert
-from gateway.receiver.authenticator import Headers, KeyAuthenticator, sender_of
-from gateway.receiver.otlp import INGEST_SCOPE
-from gateway.receiver.quotas import Quotas
-from gateway.storage.database import Database
+from gateway.serve.authenticator import Headers, KeyAuthenticator, sender_of
+from gateway.serve.otlp import INGEST_SCOPE
+from gateway.serve.quotas import Quotas
 
 SIZES = (1, 100, 10_000)
 CHECKS = 5_000

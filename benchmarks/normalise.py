@@ -18,12 +18,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 
 from gateway.common.operations import rfc3339
-from gateway.decode.otlp_json import decode_traces_json
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.normalise.context import Context
-from gateway.normalise.record import record_json
-from gateway.normalise.traces import normalise_traces
-from gateway.pricing.prices import Prices
+from gateway.read.otlp_json import decode_traces_json
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.rules.context import Context
+from gateway.rules.record import record_json
+from gateway.rules.traces import normalise_traces
+from gateway.usage.pricing.prices import Prices
 from tests.support.corpus import scenarios
 
 RECEIVED_MS = 1_767_607_203_000

@@ -2,13 +2,13 @@
 when modules behind them move. An exporter imports `exporters.base` and `spool.record`.
 """
 
-from gateway.normalise.context import Context
-from gateway.normalise.conventions.table import Convention, exclusive, inclusive, unstated
-from gateway.normalise.extract import Extracted
-from gateway.sources.documents import Document
-from gateway.sources.reporting import Report
-from gateway.sources.rows import CALL, IGNORED, Row, RowTable, rows_reader
-from gateway.sources.source import Snippet, Source, SourceRead
+from gateway.products.documents import Document
+from gateway.products.reporting import Report
+from gateway.products.rows import CALL, IGNORED, Row, RowTable, rows_reader
+from gateway.products.source import Snippet, Source, SourceRead
+from gateway.rules.context import Context
+from gateway.rules.conventions.table import Convention, exclusive, inclusive, unstated
+from gateway.rules.extract import Extracted
 
 __all__ = [
     "CALL",

@@ -48,7 +48,7 @@ class Row(NamedTuple):
     """Its line in `docs/formats.md`."""
     merge: Merge
     words: tuple[str, ...] = ()
-    """What conventions call it (`gateway.normalise.conventions.shared`): the first that has a value
+    """What conventions call it (`gateway.rules.conventions.shared`): the first that has a value
     is the field's. Empty for what the gateway finds out or sets itself."""
     attribute: str = ""
     """Of a span, by OpenTelemetry's conventions; without it `telemetry_gateway.` and the path."""

@@ -12,12 +12,12 @@ from benchmarks.bodies import Shape, Template
 from benchmarks.litellm_bodies import LiteLLMTemplate
 from benchmarks.processes import Process, read_json_file
 from benchmarks.sender import Load
-from gateway.contract.intake import Sender
-from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload
-from gateway.ingest.parsing.parser import Parser
-from gateway.ingest.pipeline import IngestPipeline
-from gateway.normalise.context import Context
-from gateway.pricing.prices import Prices
+from gateway.common.contract.intake import Sender
+from gateway.pipeline.parsing.parse import Parsed, ParseRules, Payload
+from gateway.pipeline.parsing.parser import Parser
+from gateway.pipeline.pipeline import IngestPipeline
+from gateway.rules.context import Context
+from gateway.usage.pricing.prices import Prices
 from spool.clock import rfc3339_ms
 from tests.support.metrics_rig import MetricsRig
 from tests.support.spool_rig import Clock

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from gateway.admin.openapi.document import gateway_document
 from gateway.cli.main import main
+from gateway.common.lists.openapi.document import operations
 from gateway.config.environment import PREFIX, leaf_options, resolved
 from gateway.config.model import config_schema
-from gateway.lists.openapi.document import operations
 from gateway.local_service.openapi.document import service_document
+from gateway.operate.openapi.document import gateway_document
 
 Json = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.common.background import run_in_background
+from gateway.common.contract.errors import CannotStart
 from gateway.common.tls import ServerTls, TlsFault
 from gateway.config.model import Config
-from gateway.contract.errors import CannotStart
 from gateway.observability.telemetry.tracer import Tracer
 
 PROTOCOLS = ("http/1.1", "h2")

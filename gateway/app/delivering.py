@@ -7,14 +7,14 @@ import structlog
 
 from gateway.app.building import Build
 from gateway.app.stores import Stores
-from gateway.billing.relay import BillingRelay
 from gateway.common.maintenance import Maintained, maintain
 from gateway.common.tls import LOOK_EVERY_S
-from gateway.delivery.assembly import Delivery, start_delivery, start_relay
-from gateway.devices.backfill import add_named
-from gateway.devices.own import own_device
-from gateway.ingest.assembly import Ingest, maintained, open_ingest
-from gateway.senders.store import WRITE_EVERY_S
+from gateway.fleet.devices.backfill import add_named
+from gateway.fleet.devices.own import own_device
+from gateway.fleet.senders.store import WRITE_EVERY_S
+from gateway.pipeline.assembly import Ingest, maintained, open_ingest
+from gateway.pipeline.delivery.assembly import Delivery, start_delivery, start_relay
+from gateway.usage.billing.relay import BillingRelay
 from spool.errors import SpoolLocked
 
 log = structlog.get_logger()

@@ -20,7 +20,7 @@ from gateway.common.wall_clock import wall_ms
 from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config
 from gateway.observability.telemetry.assembly import tracer_of
-from gateway.receiver.assembly import build_gate, build_receiver, open_routes
+from gateway.serve.assembly import build_gate, build_receiver, open_routes
 
 
 class Gateway:

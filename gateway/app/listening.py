@@ -8,32 +8,32 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.admin.address_file import announce_address
-from gateway.admin.assembly import Behind, build_admin
-from gateway.admin.backup import LiveBackup
-from gateway.admin.parts import PARTS, Running
-from gateway.admin.session import AdminAccess, open_access
 from gateway.app.building import Build
 from gateway.app.delivering import Delivering
 from gateway.app.stores import Stores
 from gateway.app.watching import Watching
-from gateway.archive.staging import CONTROL, SERVICE
-from gateway.billing.requests import BillingRequests, RelayRequests
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress
-from gateway.ingest.assembly import USER_SECRET_FILE
 from gateway.local_service.forgetting import forget_user
 from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.telemetry.assembly import build_push
-from gateway.receiver.assembly import open_routes
-from gateway.receiver.authenticator import KeyAuthenticator
-from gateway.receiver.billing_drops import billing_drop_routes
-from gateway.receiver.forwarded import budget_state_route, liveness_route
-from gateway.receiver.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
-from gateway.receiver.receiver import Receiver
-from gateway.receiver.routes import Route
-from gateway.receiver.server import make_server
-from gateway.usage.forgetting import Delivered, UserForgetter
+from gateway.operate.address_file import announce_address
+from gateway.operate.archive.staging import CONTROL, SERVICE
+from gateway.operate.assembly import Behind, build_admin
+from gateway.operate.backup import LiveBackup
+from gateway.operate.parts import PARTS, Running
+from gateway.operate.session import AdminAccess, open_access
+from gateway.pipeline.assembly import USER_SECRET_FILE
+from gateway.serve.assembly import open_routes
+from gateway.serve.authenticator import KeyAuthenticator
+from gateway.serve.http.billing_drops import billing_drop_routes
+from gateway.serve.http.forwarded import budget_state_route, liveness_route
+from gateway.serve.http.server import make_server
+from gateway.serve.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
+from gateway.serve.receiver import Receiver
+from gateway.serve.routes import Route
+from gateway.usage.billing.requests import BillingRequests, RelayRequests
+from gateway.usage.sums.forgetting import Delivered, UserForgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ async def _listen_for_grpc(
 ) -> Address:
     if build.config.listen.grpc is None:
         return None
-    from gateway.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - h2 is not loaded where it is off
+    from gateway.serve.grpc.assembly import listen_for_grpc  # noqa: PLC0415 - h2 is not loaded where it is off
 
     tls = build.tls.get("grpc")
     return await listen_for_grpc(closing, build.config, receiver, delivering.ingest.intake, stores.keys, tls)

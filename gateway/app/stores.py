@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
+from gateway.access.control_store import open_control, open_keys
+from gateway.access.store import KeyStore
 from gateway.app.building import Build
-from gateway.archive.staging import remove_left
+from gateway.common.contract.errors import CannotStart
+from gateway.common.storage.database import Database
 from gateway.config.model import refuse_open_intake
-from gateway.contract.errors import CannotStart
-from gateway.devices.store import DeviceStore
-from gateway.ingest.assembly import spool_settings
-from gateway.keys.control_store import open_control, open_keys
-from gateway.keys.store import KeyStore
-from gateway.pricing.prices import Prices
-from gateway.pricing.watch import PriceFileWatch, open_prices
-from gateway.senders.store import SenderStore
-from gateway.storage.database import Database
+from gateway.fleet.devices.store import DeviceStore
+from gateway.fleet.senders.store import SenderStore
+from gateway.operate.archive.staging import remove_left
+from gateway.pipeline.assembly import spool_settings
+from gateway.usage.pricing.prices import Prices
+from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from spool.data_dir import make_data_dir
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Spool

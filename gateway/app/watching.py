@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from gateway.app.building import Build
 from gateway.app.delivering import Delivering
 from gateway.app.stores import Stores
-from gateway.billing.lane import BillingLane
-from gateway.budgets.book import Budgets
 from gateway.common.maintenance import Maintained, maintain
-from gateway.delivery.assembly import start_billing
-from gateway.delivery.webhooks import webhooks_of
-from gateway.insights.rounds import Rounds
-from gateway.insights.snapshot import Snapshot
 from gateway.observability.intake_log import IntakeLog
 from gateway.observability.lane_log import LaneLog
 from gateway.observability.status import StatusReport
-from gateway.receiver.receiver import Receiver
-from gateway.usage.following import UsageFollower
-from gateway.usage.query import UsageQueries
-from gateway.views.store import Views
+from gateway.pipeline.delivery.assembly import start_billing
+from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.serve.receiver import Receiver
+from gateway.usage.billing.lane import BillingLane
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.insights.rounds import Rounds
+from gateway.usage.insights.snapshot import Snapshot
+from gateway.usage.sums.following import UsageFollower
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.views.store import Views
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import aiohttp
 import click
 from yarl import URL
 
-from gateway.admin.address_file import Written, running_listener
-from gateway.admin.operation import AnyOperation
-from gateway.admin.session import TOKEN_FILE
 from gateway.cli.options import Refused
 from gateway.common.tls import context_to
 from gateway.config.model import Config
 from gateway.config.values import TcpAddress, UnixAddress
+from gateway.operate.address_file import Written, running_listener
+from gateway.operate.operation import AnyOperation
+from gateway.operate.session import TOKEN_FILE
 from spool.errors import SpoolLocked
 
 LOGIN_LINKS: Final = "/v2/login-links"

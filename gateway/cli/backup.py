@@ -12,15 +12,15 @@ from typing import BinaryIO, NamedTuple
 import click
 
 from exporters.secret import Secret
-from gateway.admin import backup
-from gateway.archive.age import Encrypting
-from gateway.archive.archive import Manifest, Member, member_of, write_archive
-from gateway.archive.staging import DATABASES, PREFIX, held
 from gateway.cli.options import with_remedy
 from gateway.cli.progress import Shown, progress, watched
 from gateway.cli.requests import BACKUP, ask
 from gateway.config.model import Config
-from gateway.devices.own import DISTRIBUTION
+from gateway.fleet.devices.own import DISTRIBUTION
+from gateway.operate import backup
+from gateway.operate.archive.age import Encrypting
+from gateway.operate.archive.archive import Manifest, Member, member_of, write_archive
+from gateway.operate.archive.staging import DATABASES, PREFIX, held
 from spool.data_dir import DATABASE
 from spool.errors import SpoolError
 from spool.sqlite.backup import written_whole

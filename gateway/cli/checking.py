@@ -9,10 +9,10 @@ from exporters.cost_service.preset import preset_notes
 from exporters.keyring import NOT_WANTED, no_key_grants
 from gateway.cli.options import Faulty
 from gateway.cli.start_checks import StartChecks, try_upstream
+from gateway.common.contract.errors import CannotStart
 from gateway.common.plural import plural
 from gateway.config.model import Billing, Config, OtlpExporter, Upstream, config_schema, grants_scope
-from gateway.contract.errors import CannotStart
-from gateway.delivery.lanes import lanes_without_scope
+from gateway.pipeline.delivery.lanes import lanes_without_scope
 
 
 async def check_whole(config: Config, *, connects: bool) -> None:

@@ -8,19 +8,19 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from gateway.admin import calls, senders
-from gateway.admin.operation import AnyOperation
-from gateway.admin.parts import Running
-from gateway.admin.sender_addresses import Addresses, addresses, connection_at
 from gateway.cli.admin_client import ask_gateway
 from gateway.cli.asking import person
 from gateway.cli.keys import KeyPlace, create_or_ask
 from gateway.cli.sources import print_snippets, unknown_source
+from gateway.common.contract.scopes import SEND_AI_TELEMETRY
 from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.config.values import TcpAddress
-from gateway.contract.scopes import SEND_AI_TELEMETRY
-from gateway.senders.first_call import WAITING_REMEDY, FirstCall, first_call
+from gateway.fleet.senders.first_call import WAITING_REMEDY, FirstCall, first_call
+from gateway.operate import calls, senders
+from gateway.operate.operation import AnyOperation
+from gateway.operate.parts import Running
+from gateway.operate.sender_addresses import Addresses, addresses, connection_at
 from spool.clock import rfc3339_ms
 from spool.data_lock import held_by
 from spool.errors import SpoolLocked

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import click
 from rich.table import Table
 
-from gateway.admin import dead_letters
 from gateway.cli.printing import plain, print_table
 from gateway.cli.progress import waiting
 from gateway.cli.requests import DEAD_LETTERS, ask
+from gateway.common.lists.conventions import MAX_LIMIT
 from gateway.common.plural import plural
 from gateway.config.model import Config
-from gateway.lists.conventions import MAX_LIMIT
+from gateway.operate import dead_letters
 
 LIST_LIMIT = 50
 ASKS_ABOVE = 1000

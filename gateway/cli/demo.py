@@ -21,7 +21,7 @@ from gateway.cli.running import signalled
 from gateway.common.event_loop import run as run_loop
 from gateway.common.native import READER
 from gateway.config.loader import load_config
-from gateway.delivery.embedded import READ_KEY_FILE
+from gateway.pipeline.delivery.embedded import READ_KEY_FILE
 
 DEMO_OPTIONS = {
     "listen.http": "127.0.0.1:0",

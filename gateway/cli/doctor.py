@@ -17,7 +17,6 @@ from typing import Any, Final
 import click
 
 from exporters.keyring import NOT_WANTED
-from gateway.admin import senders, spool_files
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
 from gateway.cli.finding import Finding, Level
@@ -27,14 +26,15 @@ from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.cli.requests import SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
 from gateway.cli.status_findings import of_senders, of_status
+from gateway.common.contract.errors import CannotStart
 from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
-from gateway.contract.errors import CannotStart
-from gateway.delivery.lanes import further_without_scope, lanes_without_scope
+from gateway.operate import senders, spool_files
+from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
 
 SKEW_MOST_S: Final = 60.0

@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 
 from gateway.config.model import Upstream
-from gateway.delivery.lanes import upstream_settings
+from gateway.pipeline.delivery.lanes import upstream_settings
 from spool.system.sync import sync_file
 
 SYNCS: Final = 20

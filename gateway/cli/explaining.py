@@ -1,6 +1,6 @@
 """`normalise --explain`: what became of each item of one payload, and why.
 
-The explaining is `gateway.explain`'s.
+The explaining is `gateway.pipeline.explain`'s.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ import click
 import orjson
 
 from gateway.cli.normalising import DEFAULTS, SENDER, apart, decompressed, forwarded, take
+from gateway.common.contract.errors import GatewayError
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
-from gateway.contract.errors import GatewayError
-from gateway.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
-from gateway.explain.outcomes import further_reports
-from gateway.explain.story import Explanation, Single, as_object, lines
-from gateway.explain.watch import WatchedCounting
-from gateway.normalise.context import Context
-from gateway.sources.source import SOURCES_PATH, Source
+from gateway.pipeline.explain.explain import EXPLAINERS, Sent, explainer_of, explanations
+from gateway.pipeline.explain.outcomes import further_reports
+from gateway.pipeline.explain.story import Explanation, Single, as_object, lines
+from gateway.pipeline.explain.watch import WatchedCounting
+from gateway.products.source import SOURCES_PATH, Source
+from gateway.rules.context import Context
 from spool.clock import rfc3339_ms
 
 

@@ -11,18 +11,18 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from gateway.admin import usage
 from gateway.cli.requests import USAGE, ask
 from gateway.cli.views import view_named
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
+from gateway.operate import usage
 from gateway.usage.export import focus
 from gateway.usage.export.files import WRITERS, NoParquet
 from gateway.usage.export.rows import Row, columns, rows_of
-from gateway.usage.saved_filter import query_of
-from gateway.views.view import times_of
+from gateway.usage.sums.saved_filter import query_of
+from gateway.usage.views.view import times_of
 
 DEFAULT_GROUPS: Final = ("provider", "model", "team")
 _STEPS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}

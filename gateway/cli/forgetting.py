@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from gateway.admin import users
 from gateway.cli.requests import USERS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
+from gateway.operate import users
 
 
 async def forget(config: Config, user: str, *, dry_run: bool, is_agreed: bool, as_json: bool) -> int:

@@ -9,19 +9,19 @@ from typing import Any, Final, Literal, NamedTuple
 import click
 from rich.table import Table
 
-from gateway.admin import keys
-from gateway.admin.keys import KeyOperation
+from gateway.access.limits import NO_LIMITS
+from gateway.access.record import LEGACY_NAME
 from gateway.cli.asking import person
 from gateway.cli.options import NO_LIMIT, Refused
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
+from gateway.common.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
+from gateway.common.lists.conventions import MAX_LIMIT
 from gateway.common.plural import plural
 from gateway.common.suggestions import nearest
 from gateway.config.model import Config
-from gateway.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
-from gateway.keys.limits import NO_LIMITS
-from gateway.keys.record import LEGACY_NAME
-from gateway.lists.conventions import MAX_LIMIT
+from gateway.operate import keys
+from gateway.operate.keys import KeyOperation
 
 LIMITS: Final = tuple(NO_LIMITS.as_json())
 FILTERS: Final = ("status", "mode", "managed", "scope")

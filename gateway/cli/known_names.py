@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from gateway.admin import usage
 from gateway.cli.requests import USAGE, ask
 from gateway.common.printable import harmless
 from gateway.config.model import Config
-from gateway.usage.grains import DIMENSIONS
-from gateway.usage.query import MAX_GROUPS
+from gateway.operate import usage
+from gateway.usage.sums.grains import DIMENSIONS
+from gateway.usage.sums.query import MAX_GROUPS
 
 MAX_NEAR: Final = 3
 NEAR: Final = 0.5

@@ -11,22 +11,22 @@ from typing import Generic, NamedTuple, TypeVar
 
 import click
 
+from gateway.common.contract.errors import GatewayError
+from gateway.common.contract.intake import Receipt, Sender
+from gateway.common.contract.unit_cost import Target
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
-from gateway.contract.errors import GatewayError
-from gateway.contract.intake import Receipt, Sender
-from gateway.contract.unit_cost import Target
-from gateway.ingest.assembly import Secrets, build_intake, event_rules, generic_mapping
-from gateway.ingest.intake import GatewayIntake
-from gateway.ingest.metrics import Settings as MetricsSettings
-from gateway.ingest.settle import Settler
-from gateway.normalise.context import UserPolicy
-from gateway.pricing.file import PriceFile
-from gateway.pricing.prices import Prices
-from gateway.receiver.content_encoding import decoder_for
-from gateway.sources.catalogue import SOURCES, sources_with
-from gateway.sources.source import Source
-from gateway.usage_events.intake import Metering
+from gateway.pipeline.assembly import Secrets, build_intake, event_rules, generic_mapping
+from gateway.pipeline.intake import GatewayIntake
+from gateway.pipeline.metrics import Settings as MetricsSettings
+from gateway.pipeline.settle import Settler
+from gateway.products.catalogue import SOURCES, sources_with
+from gateway.products.source import Source
+from gateway.rules.context import UserPolicy
+from gateway.serve.content_encoding import decoder_for
+from gateway.usage.events.intake import Metering
+from gateway.usage.pricing.file import PriceFile
+from gateway.usage.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
 from spool.settings import SpoolSettings
 from spool.sqlite.spool import SqliteSpool

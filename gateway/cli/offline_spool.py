@@ -1,4 +1,6 @@
-"""The files of a stopped gateway, for `gateway.admin.spool_files` and `gateway.admin.backup`."""
+"""The files of a stopped gateway, for `gateway.operate.spool_files` and
+`gateway.operate.backup`.
+"""
 
 import sqlite3
 from contextlib import closing
@@ -6,15 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gateway.admin.backup import Staged
-from gateway.archive.staging import DATABASES, stage
+from gateway.access.control_store import INBOUND
+from gateway.common.contract.errors import LaneNotHeld
+from gateway.common.storage.database import read_only
 from gateway.common.wall_clock import wall_ms
-from gateway.contract.errors import LaneNotHeld
-from gateway.devices.rows import Figures
-from gateway.devices.rows import figures as figures_of
-from gateway.keys.control_store import INBOUND
+from gateway.fleet.devices.rows import Figures
+from gateway.fleet.devices.rows import figures as figures_of
 from gateway.observability.devices import edge_with
-from gateway.storage.database import read_only
+from gateway.operate.archive.staging import DATABASES, stage
+from gateway.operate.backup import Staged
 from spool.counters import LaneCounters
 from spool.data_lock import DataLock
 from spool.record import DEVICES, Lane

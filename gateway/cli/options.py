@@ -67,7 +67,7 @@ def read_config(
 def plug_in_sources() -> None:
     """Make the sources of installed plug-ins known. Raises Faulty for a broken one."""
     from gateway.common.plugins import BrokenPlugin  # noqa: PLC0415 - see above
-    from gateway.sources.catalogue import add_plugged_sources  # noqa: PLC0415 - see above
+    from gateway.products.catalogue import add_plugged_sources  # noqa: PLC0415 - see above
 
     try:
         add_plugged_sources()

@@ -14,9 +14,9 @@ from gateway.cli.exporting import Export, export_rows, moment
 from gateway.cli.printing import amount_text, plain, print_table
 from gateway.common.plural import plural
 from gateway.config.model import Config
-from gateway.usage.figures import money_text
 from gateway.usage.reconcile.compare import Difference, days_of, differences
 from gateway.usage.reconcile.statements import BadStatement, Billed, read_statement
+from gateway.usage.sums.figures import money_text
 
 GROUP_BY: Final = ("provider", "model")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from exporters.cost_service.answers import NOT_UNDERSTOOD
-from gateway.contract.scopes import CATALOGUE
+from gateway.common.contract.scopes import CATALOGUE
 
 _SCOPES: Final = frozenset(scope.name for scope in CATALOGUE)
 _SCOPE_SHAPE: Final = re.compile(r"[\w.-]+:[\w.-]+")

@@ -1,7 +1,7 @@
 """How a command asks: the running gateway over its admin listener, or
 the files while no gateway runs.
 
-Both ways end in the handler of one operation (`gateway.admin.operation`).
+Both ways end in the handler of one operation (`gateway.operate.operation`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,41 +12,41 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
-from gateway.admin import billing, budgets, devices, keys, senders, views
-from gateway.admin.backup import BackupSource
-from gateway.admin.dead_letters import DeadLetterRequests
-from gateway.admin.devices import Devices
-from gateway.admin.keys import KeyRequests
-from gateway.admin.operation import AnyOperation, Operation
-from gateway.admin.registry import SERVICE_KEY_OPERATIONS
-from gateway.admin.senders import SenderSource
-from gateway.admin.spool_files import StatusSource
-from gateway.billing.book import BillingBook
-from gateway.billing.requests import BillingRequests, RelayRequests
-from gateway.billing.tables import make_billing_tables
-from gateway.budgets.book import Budgets
+from gateway.access.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
+from gateway.access.errors import KeyStoreError
 from gateway.cli.offline_spool import OfflineBackup, OfflineLanes, OfflineSpool
 from gateway.cli.options import with_remedy
+from gateway.common.contract.errors import GatewayError
+from gateway.common.lists.conventions import BadListRequest
+from gateway.common.storage.database import Database
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, operators_of
-from gateway.contract.errors import GatewayError
-from gateway.delivery.assembly import billing_settings
-from gateway.delivery.webhooks import webhooks_of
-from gateway.devices.offline import offline_devices
-from gateway.ingest.assembly import USER_SECRET_FILE
-from gateway.insights.changes import InsightError
-from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
-from gateway.keys.errors import KeyStoreError
-from gateway.lists.conventions import BadListRequest
+from gateway.fleet.devices.offline import offline_devices
+from gateway.fleet.senders.store import offline_senders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_user
-from gateway.senders.store import offline_senders
-from gateway.storage.database import Database
-from gateway.storage.errors import DatabaseUnavailable
-from gateway.usage.forgetting import Delivered, UserForgetter
-from gateway.usage.query import UsageQueries
-from gateway.usage.rollups import make_rollup_tables
-from gateway.views.store import Views
+from gateway.operate import billing, budgets, devices, keys, senders, views
+from gateway.operate.backup import BackupSource
+from gateway.operate.dead_letters import DeadLetterRequests
+from gateway.operate.devices import Devices
+from gateway.operate.keys import KeyRequests
+from gateway.operate.operation import AnyOperation, Operation
+from gateway.operate.registry import SERVICE_KEY_OPERATIONS
+from gateway.operate.senders import SenderSource
+from gateway.operate.spool_files import StatusSource
+from gateway.pipeline.assembly import USER_SECRET_FILE
+from gateway.pipeline.delivery.assembly import billing_settings
+from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.usage.billing.book import BillingBook
+from gateway.usage.billing.requests import BillingRequests, RelayRequests
+from gateway.usage.billing.tables import make_billing_tables
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.insights.changes import InsightError
+from gateway.usage.sums.forgetting import Delivered, UserForgetter
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.rollups import make_rollup_tables
+from gateway.usage.views.store import Views
 from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE, make_data_dir
 from spool.data_lock import DataLock

@@ -12,8 +12,6 @@ from typing import BinaryIO, Final
 import click
 
 from exporters.secret import Secret
-from gateway.archive.age import MAGIC, Decrypting, Undecipherable
-from gateway.archive.archive import BadArchive, Manifest, Reader, extract
 from gateway.cli.backup import CONFIG_COPY
 from gateway.cli.options import with_remedy
 from gateway.cli.progress import Shown, progress
@@ -21,6 +19,8 @@ from gateway.cli.start_checks import StartChecks
 from gateway.common.plural import plural
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
+from gateway.operate.archive.age import MAGIC, Decrypting, Undecipherable
+from gateway.operate.archive.archive import BadArchive, Manifest, Reader, extract
 from spool.data_dir import DATABASE, LOCK, LOST_AND_FOUND, RESTORING, make_data_dir, make_private_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError

@@ -14,9 +14,11 @@ import click
 import structlog
 
 from exporters.keyring import NOT_WANTED
+from gateway.access.errors import PepperMismatch
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
 from gateway.cli.options import with_remedy
+from gateway.common.contract.errors import CannotGoOn, CannotStart, not_bound
 from gateway.common.event_loop import on_signal
 from gateway.common.event_loop import run as run_loop
 from gateway.common.heap import configure_malloc
@@ -25,17 +27,15 @@ from gateway.common.open_files import raise_open_files
 from gateway.common.release import commit, release
 from gateway.common.service_manager import ServiceManager
 from gateway.common.signals import RELOAD, STOP, ignore, ignore_meaningless
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.traceback_summary import places
 from gateway.config.changes import changed
 from gateway.config.draft import ConfigFaults
 from gateway.config.model import Config, TlsOptions
 from gateway.config.values import Address, TcpAddress, parse_address
-from gateway.contract.errors import CannotGoOn, CannotStart, not_bound
-from gateway.delivery.embedded import READ_KEY_FILE, prepare_keys
-from gateway.keys.errors import PepperMismatch
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
-from gateway.storage.errors import DatabaseUnavailable
+from gateway.pipeline.delivery.embedded import READ_KEY_FILE, prepare_keys
 from spool.data_dir import make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
@@ -203,7 +203,7 @@ async def count_repeats() -> None:
 async def _service_until_signal(
     data_dir: Path, listen: str, misbehave: Misbehave | None, seed: int | None, ports_file: Path | None
 ) -> None:
-    from gateway.admin.service_keys import open_to_commands  # noqa: PLC0415 - `run` needs none of it
+    from gateway.operate.service_keys import open_to_commands  # noqa: PLC0415 - `run` needs none of it
 
     try:
         address = parse_address(listen)

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from gateway.common.suggestions import did_you_mean
-from gateway.sources.catalogue import SOURCES
-from gateway.sources.connecting import SNIPPET_IN, connection, described, described_sender
-from gateway.sources.otlp_senders import OTLP_SENDERS
+from gateway.products.catalogue import SOURCES
+from gateway.products.connecting import SNIPPET_IN, connection, described, described_sender
+from gateway.products.otlp_senders import OTLP_SENDERS
 
 
 def print_sources(address: str, grpc: str, *, as_json: bool) -> None:

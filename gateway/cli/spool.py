@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.admin import lanes, spool_files
 from gateway.cli.offline_spool import LANE_COLUMNS
 from gateway.cli.printing import STATE_COLOURS, print_table
 from gateway.cli.progress import waiting
@@ -17,6 +16,7 @@ from gateway.cli.requests import LANES, SPOOL, STATUS, ask
 from gateway.common.plural import plural
 from gateway.config.model import Config
 from gateway.observability.waiting_metrics import waiting_note
+from gateway.operate import lanes, spool_files
 
 
 async def print_status(config: Config, *, as_json: bool) -> int:

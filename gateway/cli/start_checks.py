@@ -17,10 +17,14 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
-from gateway.admin.mcp.route import refuse_without_sdk
-from gateway.admin.session import TOKEN_FILES, open_access
+from gateway.access.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
+from gateway.access.errors import PepperMismatch
+from gateway.access.store import KeyStore
 from gateway.common import unix_socket
+from gateway.common.contract.errors import CannotStart, not_bound
 from gateway.common.plugins import BrokenPlugin
+from gateway.common.storage.database import Database, read_only
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.tls import ending, load
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import (
@@ -32,17 +36,13 @@ from gateway.config.model import (
     refuse_shared_totals,
 )
 from gateway.config.values import Address, TcpAddress, UnixAddress
-from gateway.contract.errors import CannotStart, not_bound
-from gateway.delivery.embedded import NO_SERVICE_ADDRESS
-from gateway.delivery.lanes import key_settings, otlp_settings, plugged_exporter, upstream_settings
-from gateway.delivery.webhooks import webhooks_of
-from gateway.devices.tables import migrate
-from gateway.ingest.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
-from gateway.keys.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
-from gateway.keys.errors import PepperMismatch
-from gateway.keys.store import KeyStore
-from gateway.storage.database import Database, read_only
-from gateway.storage.errors import DatabaseUnavailable
+from gateway.fleet.devices.tables import migrate
+from gateway.operate.mcp.route import refuse_without_sdk
+from gateway.operate.session import TOKEN_FILES, open_access
+from gateway.pipeline.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets
+from gateway.pipeline.delivery.embedded import NO_SERVICE_ADDRESS
+from gateway.pipeline.delivery.lanes import key_settings, otlp_settings, plugged_exporter, upstream_settings
+from gateway.pipeline.delivery.webhooks import webhooks_of
 from spool.data_dir import DATABASE, refuse_data_dir
 from spool.data_lock import held_by
 from spool.disk_faults import disk_fault

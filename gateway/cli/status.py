@@ -12,7 +12,6 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from gateway.admin import senders, spool_files, usage
 from gateway.cli.doctor import SENDERS_TO_LOOK_AT, print_finding
 from gateway.cli.finding import Finding
 from gateway.cli.printing import STATE_COLOURS, coloured, costs_text, plain, print_table
@@ -22,6 +21,7 @@ from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.observability.waiting_metrics import edge_parts, waiting_note
+from gateway.operate import senders, spool_files, usage
 from spool.data_dir import DATABASE
 from spool.data_lock import held_by
 from spool.errors import SpoolError

@@ -11,13 +11,13 @@ from exporters.keyring import NO_KEY_GRANTS, NOT_WANTED, no_key_grants
 from exporters.pacing import REFUSES_ALL
 from gateway.cli.finding import Finding, Level
 from gateway.cli.remedies import scopes_in, scopes_text, upstream_remedy
+from gateway.common.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
-from gateway.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
-from gateway.delivery.lanes import LANE_NEEDS
 from gateway.observability.lane_log import is_closed
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
 from gateway.observability.quarantine import degraded
+from gateway.pipeline.delivery.lanes import LANE_NEEDS
 from spool.record import OWN_LANES
 
 MAX_REFUSALS: Final = 5
@@ -112,7 +112,7 @@ def scopes_at(route: str) -> list[str]:
     """Those that requests at a *route* of senders need; to enrol by a heartbeat also needs
     `ENROLL_SCOPE`.
     """
-    from gateway.admin.openapi.document import gateway_document  # noqa: PLC0415 - a tenth of a second, rarely needed
+    from gateway.operate.openapi.document import gateway_document  # noqa: PLC0415 - a tenth of a second, rarely needed
 
     described = gateway_document()["paths"].get(route, {})
     found = {each["x-scope"] for each in described.values() if isinstance(each, dict) and "x-scope" in each}

@@ -18,14 +18,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gateway.admin import spool_files, usage
 from gateway.cli.printing import STATE_COLOURS, costs_text
 from gateway.cli.requests import STATUS, USAGE, ask
 from gateway.cli.tap import lines_of
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.model import Config
-from gateway.usage.request import GROUPS
+from gateway.operate import spool_files, usage
+from gateway.usage.sums.request import GROUPS
 from spool.data_lock import held_by
 
 EVERY_S: Final = 2.0

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
-from gateway.admin import spool_files, usage
 from gateway.cli.known_names import unknown_values
 from gateway.cli.printing import costs_text, plain, print_table
 from gateway.cli.requests import STATUS, USAGE, ask
@@ -18,8 +17,9 @@ from gateway.common.plural import plural
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.observability.waiting_metrics import waiting_note
-from gateway.usage.request import GROUP_BY
-from gateway.views.view import question_of
+from gateway.operate import spool_files, usage
+from gateway.usage.sums.request import GROUP_BY
+from gateway.usage.views.view import question_of
 
 LIMIT: Final = 20
 UNKNOWN: Final = "unknown"

@@ -168,7 +168,7 @@ def reconcile(
 
 
 def _currency(code: str) -> str:
-    from gateway.contract.currencies import REMEDY, is_currency  # noqa: PLC0415 as above
+    from gateway.common.contract.currencies import REMEDY, is_currency  # noqa: PLC0415 as above
 
     if not is_currency(code):
         raise click.BadParameter(f"{REMEDY} is needed", param_hint="--currency")

@@ -12,7 +12,7 @@ from gateway.common.printable import harmless
 
 if TYPE_CHECKING:
     from gateway.config.model import Config
-    from gateway.views.view import View
+    from gateway.usage.views.view import View
 
 
 def body_of(
@@ -55,8 +55,8 @@ def filter_text(view: Item) -> str:
 
 async def view_named(config: "Config", name: str) -> "View":
     """Raises ClickException where there is none."""
-    from gateway.usage.saved_filter import kept_filter  # noqa: PLC0415 - `--help` needs no views
-    from gateway.views.view import View  # noqa: PLC0415 - the same
+    from gateway.usage.sums.saved_filter import kept_filter  # noqa: PLC0415 - `--help` needs no views
+    from gateway.usage.views.view import View  # noqa: PLC0415 - the same
 
     item = await VIEW.named(config, name)
     kept: dict[str, Any] = {key: item[key] for key in ("name", "interval", "sort_key", "sort_order", "range")}

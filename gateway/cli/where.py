@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-from gateway.usage.grains import DIMENSIONS
+from gateway.usage.sums.grains import DIMENSIONS
 
 
 def pairs_of(texts: Iterable[str]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway.contract.errors import BadPayload
+from gateway.common.contract.errors import BadPayload
 
 Json = dict[str, Any]
 

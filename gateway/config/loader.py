@@ -31,8 +31,8 @@ from gateway.config.draft import (
 from gateway.config.environment import environment_options, resolved
 from gateway.config.model import Config, config_schema
 from gateway.config.origins import Origin, Origins
-from gateway.pricing.own import BadPriceFile, parse_price_file
-from gateway.sources.catalogue import add_plugged_sources
+from gateway.products.catalogue import add_plugged_sources
+from gateway.usage.pricing.own import BadPriceFile, parse_price_file
 
 DASHES = str.maketrans("._", "--")
 """`listen.http` -> the flag's `listen-http`."""

@@ -27,7 +27,13 @@ from pydantic import (
 
 from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
-from gateway.budgets.addresses import WHAT, is_link_local
+from gateway.access.operators import OperatorRole, Operators
+from gateway.access.record import PERSON_MAX_CHARS
+from gateway.common.contract.auth_methods import SIGNATURES
+from gateway.common.contract.currencies import known_currency
+from gateway.common.contract.device_identity import ID_RULE, MAX_ID, is_device_id
+from gateway.common.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
+from gateway.common.contract.unit_cost import MAX_DIMENSIONS
 from gateway.common.plugins import EXPORTERS_GROUP, load, plugins
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
@@ -46,19 +52,13 @@ from gateway.config.values import (
     word_for_off,
     word_for_switch,
 )
-from gateway.contract.auth_methods import SIGNATURES
-from gateway.contract.currencies import known_currency
-from gateway.contract.device_identity import ID_RULE, MAX_ID, is_device_id
-from gateway.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
-from gateway.contract.unit_cost import MAX_DIMENSIONS
-from gateway.decode.limits import DEFAULT_LIMITS, ParseLimits
-from gateway.keys.operators import OperatorRole, Operators
-from gateway.keys.record import PERSON_MAX_CHARS
-from gateway.sources.catalogue import SOURCES
-from gateway.sources.generic.mapping import fault_in
-from gateway.usage_events.derived import SOURCES as DERIVED_FIELDS
-from gateway.usage_events.derived import Measure
-from gateway.usage_events.unit_cost import BadUnitCost, check_dimensions
+from gateway.products.catalogue import SOURCES
+from gateway.products.generic.mapping import fault_in
+from gateway.read.limits import DEFAULT_LIMITS, ParseLimits
+from gateway.usage.budgets.addresses import WHAT, is_link_local
+from gateway.usage.events.derived import SOURCES as DERIVED_FIELDS
+from gateway.usage.events.derived import Measure
+from gateway.usage.events.unit_cost import BadUnitCost, check_dimensions
 from spool.record import DEVICES, OWN_LANES
 from spool.unit_cost import Granularity
 
@@ -444,7 +444,7 @@ class SourceOptions(Options):
 
     @property
     def mapping(self) -> dict[str, Any] | None:
-        """What `gateway.sources.generic` reads by, in plain types; None without one."""
+        """What `gateway.products.generic` reads by, in plain types; None without one."""
         return self.model_dump(by_alias=True, include=set(MAPPING_OPTIONS)) if self.fields_ else None
 
 

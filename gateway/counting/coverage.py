@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
+from gateway.common.contract.json_types import Count
 from gateway.common.lru import forget_oldest
-from gateway.contract.json_types import Count
 
 COVERED_MS: Final = 60 * 60 * 1000
 WAIT_MS: Final = 2 * 60 * 1000

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import orjson
 
-from gateway.contract.ai_telemetry import ENVELOPE_SCHEMA
-from gateway.lists.conventions import Filterable, ListShape, Sort
-from gateway.lists.table import ListTable
+from gateway.common.contract.ai_telemetry import ENVELOPE_SCHEMA
+from gateway.common.lists.conventions import Filterable, ListShape, Sort
+from gateway.common.lists.table import ListTable
 from gateway.local_service.ai_records import COLUMNS, KINDS, STATUSES, RecordRow, record_row
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, as_list, choice, decoded_object, present, text, time_ms

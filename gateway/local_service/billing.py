@@ -1,8 +1,8 @@
 """Billing drops to an established connection: validated, kept, read back (wire contract 6.5).
 
 The Common Bill Format replaces a month, replaces hours, or adds. FOCUS rows replace one UTC day of
-one sender (`gateway.contract.billing`): parts wait until the last one is there, then the day is put
-into force in one transaction.
+one sender (`gateway.common.contract.billing`): parts wait until the last one is there, then the day
+is put into force in one transaction.
 """
 
 import sqlite3
@@ -13,9 +13,9 @@ from typing import Final
 
 import orjson
 
-from gateway.contract.billing import FOCUS, MAX_ROWS, MONTH, REPLACE_DAILY
-from gateway.lists.conventions import Filterable, ListShape, Sort
-from gateway.lists.table import ListTable
+from gateway.common.contract.billing import FOCUS, MAX_ROWS, MONTH, REPLACE_DAILY
+from gateway.common.lists.conventions import Filterable, ListShape, Sort
+from gateway.common.lists.table import ListTable
 from gateway.local_service.billing_bodies import OPERATIONS, Drop, Manifest, read_drop, refuse_other_sums
 from gateway.local_service.billing_connections import Connection, find
 from gateway.local_service.call import Answer, Call, json_answer

@@ -2,8 +2,8 @@
 FOCUS. Pure.
 
 A FOCUS body holds a part of one UTC day, with the manifest of the whole day
-(`gateway.contract.billing`). Rows are charges as FOCUS 1.2 states them; columns of a sender's own
-begin with `x_`.
+(`gateway.common.contract.billing`). Rows are charges as FOCUS 1.2 states them; columns of a
+sender's own begin with `x_`.
 """
 
 import re
@@ -12,8 +12,17 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from gateway.contract.billing import DAY, FOCUS, FOCUS_VERSION, MAX_PARTS, MAX_ROWS, MONTH, REPLACE_DAILY, REVISION
-from gateway.contract.currencies import REMEDY, is_currency
+from gateway.common.contract.billing import (
+    DAY,
+    FOCUS,
+    FOCUS_VERSION,
+    MAX_PARTS,
+    MAX_ROWS,
+    MONTH,
+    REPLACE_DAILY,
+    REVISION,
+)
+from gateway.common.contract.currencies import REMEDY, is_currency
 from gateway.local_service.amounts import EXACT, parse_decimal
 from gateway.local_service.checks import Fields, as_list, as_object, choice, present, text, whole
 from gateway.local_service.errors import Invalid

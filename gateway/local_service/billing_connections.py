@@ -7,9 +7,9 @@ gateway's. A connection is `active`, or `paused`, and then takes no drop.
 import sqlite3
 from typing import Final, NamedTuple
 
-from gateway.contract.billing import CONNECTION_ID
-from gateway.lists.conventions import Filterable, ListShape, Sort
-from gateway.lists.table import ListTable, cut
+from gateway.common.contract.billing import CONNECTION_ID
+from gateway.common.lists.conventions import Filterable, ListShape, Sort
+from gateway.common.lists.table import ListTable, cut
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text
 from gateway.local_service.errors import Invalid

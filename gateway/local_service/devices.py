@@ -8,9 +8,9 @@ repeat or a late one changes nothing.
 import sqlite3
 from typing import NamedTuple
 
-from gateway.contract.device_identity import KINDS
-from gateway.lists.conventions import Filterable, ListShape, Sort
-from gateway.lists.table import ListTable
+from gateway.common.contract.device_identity import KINDS
+from gateway.common.lists.conventions import Filterable, ListShape, Sort
+from gateway.common.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text, time_ms, whole
 from gateway.local_service.errors import DeviceBlocked, DeviceExists, DeviceUnknown

@@ -4,8 +4,8 @@ import sqlite3
 
 import orjson
 
-from gateway.lists.conventions import ListShape, Sort
-from gateway.lists.table import ListTable
+from gateway.common.lists.conventions import ListShape, Sort
+from gateway.common.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, as_list, as_object, decoded_object, optional_text, text, time_ms
 from gateway.local_service.errors import Invalid, TooLarge

@@ -12,13 +12,13 @@ from typing import Final
 
 import structlog
 
-from gateway.insights.detect import Figures, detect
-from gateway.insights.finding import Finding
-from gateway.insights.operations import Device
-from gateway.insights.tables import note_findings
-from gateway.storage.database import Database
-from gateway.usage import table
-from gateway.usage.tally import HOUR_MS, Tally
+from gateway.common.storage.database import Database
+from gateway.usage.insights.detect import Figures, detect
+from gateway.usage.insights.finding import Finding
+from gateway.usage.insights.operations import Device
+from gateway.usage.insights.tables import note_findings
+from gateway.usage.sums import table
+from gateway.usage.sums.tally import HOUR_MS, Tally
 
 _log = structlog.get_logger()
 

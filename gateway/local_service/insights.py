@@ -3,7 +3,7 @@ other paths and bodies are the gateway's.
 
 The types of the fields are not published but for `status`: money is a decimal string here as
 everywhere, times are RFC 3339. Which status may follow which is not published either: any may. The
-rules and the tables are `gateway.insights`'.
+rules and the tables are `gateway.usage.insights`'.
 """
 
 import sqlite3
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import wraps
 
-from gateway.insights import tables
-from gateway.insights.changes import InsightError
-from gateway.insights.finding import Status
-from gateway.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
+from gateway.common.storage.database import Database
 from gateway.local_service.amounts import decimal_text
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
-from gateway.storage.database import Database
+from gateway.usage.insights import tables
+from gateway.usage.insights.changes import InsightError
+from gateway.usage.insights.finding import Status
+from gateway.usage.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 import sqlite3
 
-from gateway.lists.conventions import BadListRequest, envelope, read_request
-from gateway.lists.table import ListTable, Params, fetch_page
+from gateway.common.lists.conventions import BadListRequest, envelope, read_request
+from gateway.common.lists.table import ListTable, Params, fetch_page
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.errors import Invalid
 

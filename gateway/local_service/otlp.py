@@ -1,7 +1,7 @@
 """OTLP in: spans and log records of any exporter become AI records, and the answers are OTLP's
 (wire contract 6.1).
 
-What `gateway.normalise` makes a call of is one record; another gateway's spans state whole records.
+What `gateway.rules` makes a call of is one record; another gateway's spans state whole records.
 Reports of one call are related by gateways alone: here a repeat is known by its record id. Metrics
 are not taken: a point states a sum so far, and only a gateway keeps what its series had before and
 which calls it repeats.
@@ -21,20 +21,20 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from gateway.contract import errors as contract
-from gateway.contract.otlp import REJECTED_FIELD, Media, media_of, rejection_message
-from gateway.contract.outcomes import Rejection
-from gateway.decode.otlp_json import decode_logs_json, decode_traces_json
-from gateway.decode.otlp_protobuf import decode_logs, decode_traces
+from gateway.common.contract import errors as contract
+from gateway.common.contract.otlp import REJECTED_FIELD, Media, media_of, rejection_message
+from gateway.common.contract.outcomes import Rejection
 from gateway.local_service.ai_records import RecordRow, record_row
 from gateway.local_service.ai_telemetry import store_rows
 from gateway.local_service.call import Answer, Call, Operation, json_answer
 from gateway.local_service.errors import Invalid, TooLarge
-from gateway.normalise.call import Normalised
-from gateway.normalise.context import Context
-from gateway.normalise.logs import normalise_logs
-from gateway.normalise.traces import normalise_traces
-from gateway.sources.records.source import read_stated
+from gateway.products.records.source import read_stated
+from gateway.read.otlp_json import decode_logs_json, decode_traces_json
+from gateway.read.otlp_protobuf import decode_logs, decode_traces
+from gateway.rules.call import Normalised
+from gateway.rules.context import Context
+from gateway.rules.logs import normalise_logs
+from gateway.rules.traces import normalise_traces
 from spool.clock import rfc3339_ms
 
 Taken = Literal["traces", "logs"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, get_args
 
-from gateway.contract.billing import MAX_BYTES as BILLING_MAX_BYTES
-from gateway.contract.scopes import (
+from gateway.common.contract.billing import MAX_BYTES as BILLING_MAX_BYTES
+from gateway.common.contract.scopes import (
     CREATE_STREAM_SCOPE,
     DELETE_STREAM_SCOPE,
     ENROLL_SCOPE,
@@ -23,10 +23,8 @@ from gateway.contract.scopes import (
     READ_UNIT_COST_SCOPE,
     UNIT_COST_SCOPE,
 )
-from gateway.contract.unit_cost import MAX_BYTES as UNIT_COST_MAX_BYTES
-from gateway.insights.finding import INSIGHT_LIST
-from gateway.insights.listing import comments_list
-from gateway.lists.openapi.described import Described, Json, Listed
+from gateway.common.contract.unit_cost import MAX_BYTES as UNIT_COST_MAX_BYTES
+from gateway.common.lists.openapi.described import Described, Json, Listed
 from gateway.local_service import (
     ai_telemetry,
     billing,
@@ -41,6 +39,8 @@ from gateway.local_service import (
 )
 from gateway.local_service.call import Operation
 from gateway.local_service.otlp import Taken
+from gateway.usage.insights.finding import INSIGHT_LIST
+from gateway.usage.insights.listing import comments_list
 from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 

@@ -9,9 +9,9 @@ import sqlite3
 from functools import partial
 from typing import NamedTuple
 
-from gateway.contract.scopes import Denied, Grant, decide
-from gateway.keys.record import KeyRecord
-from gateway.keys.table import enabled_grant
+from gateway.access.record import KeyRecord
+from gateway.access.table import enabled_grant
+from gateway.common.contract.scopes import Denied, Grant, decide
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.errors import Forbidden, ServiceError, Unauthorized
 from gateway.local_service.idempotency import first_answer, keep_answer

@@ -18,13 +18,15 @@ from random import Random
 
 from aiohttp import web
 
+from gateway.access.key import SERVICE_PREFIX, RandomBytes
+from gateway.access.pepper import load_pepper
+from gateway.access.store import KeyStore, make_tables
 from gateway.common import unix_socket
-from gateway.common.connection_limits import OperatorLimits
-from gateway.common.http_server import TcpSite, UnixSocketSite
+from gateway.common.http.connection_limits import OperatorLimits
+from gateway.common.http.http_server import TcpSite, UnixSocketSite
+from gateway.common.storage.database import Database
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.wall_clock import wall_ms
-from gateway.keys.key import SERVICE_PREFIX, RandomBytes
-from gateway.keys.pepper import load_pepper
-from gateway.keys.store import KeyStore, make_tables
 from gateway.local_service import devices
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.billing_connections import establish
@@ -32,8 +34,6 @@ from gateway.local_service.finding import Finder
 from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
-from gateway.storage.database import Database
-from gateway.storage.errors import DatabaseUnavailable
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
@@ -74,7 +74,7 @@ def build_service(
         try:
             await database.migrate("service", [_migration(name) for name in MIGRATIONS])
             await open_insights(database, _migration("0003_insights_moved.sql"))
-            await make_tables(database)  # before the pepper, as in gateway.keys.control_store
+            await make_tables(database)  # before the pepper, as in gateway.access.control_store
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
                 database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes

@@ -12,9 +12,9 @@ from functools import partial
 
 import orjson
 
-from gateway.contract.unit_cost import STREAM_IN_RECORD, kind_of_record
-from gateway.lists.conventions import ListShape, Sort
-from gateway.lists.table import ListTable
+from gateway.common.contract.unit_cost import STREAM_IN_RECORD, kind_of_record
+from gateway.common.lists.conventions import ListShape, Sort
+from gateway.common.lists.table import ListTable
 from gateway.local_service.call import Answer, Call, Operation, json_answer
 from gateway.local_service.checks import as_list, as_object, decoded_object, present
 from gateway.local_service.errors import Invalid

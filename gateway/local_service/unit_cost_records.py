@@ -1,7 +1,7 @@
 """Unit-cost records: validated, assigned to their bucket, keyed. Pure.
 
-The limits are those of `gateway.contract.unit_cost`. A request is taken whole or not at all, so the
-first fault ends it; the message names the record's position.
+The limits are those of `gateway.common.contract.unit_cost`. A request is taken whole or not at all,
+so the first fault ends it; the message names the record's position.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from gateway.contract.unit_cost import (
+from gateway.common.contract.unit_cost import (
     DIMENSIONS,
     FREE_DIMENSION,
     GRANULARITIES,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, get_args
 
 import orjson
 
-from gateway.contract.unit_cost import (
+from gateway.common.contract.unit_cost import (
     BLOCKED_MS,
     DIMENSIONS,
     FORCE,
@@ -18,8 +18,8 @@ from gateway.contract.unit_cost import (
     MAX_DIMENSIONS,
     STREAM_FIELDS,
 )
-from gateway.lists.conventions import Filterable, ListShape, Sort
-from gateway.lists.table import ListTable, cut
+from gateway.common.lists.conventions import Filterable, ListShape, Sort
+from gateway.common.lists.table import ListTable, cut
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.checks import Fields, as_list, choice, decoded_object
 from gateway.local_service.errors import Invalid, StreamBlocked

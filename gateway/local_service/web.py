@@ -16,14 +16,16 @@ import structlog
 from aiohttp import web
 from aiohttp.web_exceptions import HTTPException
 
-from gateway.common.arriving_body import has_left, invite, invited_by_reader, next_bytes
-from gateway.common.http_connection import note_admitted
-from gateway.common.http_server import QuietRunner
-from gateway.contract.headers import REPEAT_KEY_HEADERS
-from gateway.contract.otlp import CONTENT_TYPES, media_of
-from gateway.keys.key import RandomBytes
-from gateway.keys.record import KeyRecord
-from gateway.keys.store import KeyStore
+from gateway.access.key import RandomBytes
+from gateway.access.record import KeyRecord
+from gateway.access.store import KeyStore
+from gateway.common.contract.headers import REPEAT_KEY_HEADERS
+from gateway.common.contract.otlp import CONTENT_TYPES, media_of
+from gateway.common.http.arriving_body import has_left, invite, invited_by_reader, next_bytes
+from gateway.common.http.http_connection import note_admitted
+from gateway.common.http.http_server import QuietRunner
+from gateway.common.storage.database import Database
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.local_service.call import Answer, Call, json_answer
 from gateway.local_service.errors import Invalid, ServiceError, TooLarge, TooSlow, Unauthorized
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
@@ -32,8 +34,6 @@ from gateway.local_service.openapi.document import service_openapi
 from gateway.local_service.otlp import Taken, encoded
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.serve import Request, refuse_grant, serve_read, serve_write
-from gateway.storage.database import Database
-from gateway.storage.errors import DatabaseUnavailable
 
 _log = structlog.get_logger()
 

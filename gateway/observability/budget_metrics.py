@@ -6,9 +6,9 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from gateway.budgets.book import Budgets
-from gateway.budgets.budget import ratio
 from gateway.observability.metrics import Name, family
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.budgets.budget import ratio
 
 _ONE: Final = ("budget", "currency")
 

@@ -4,7 +4,7 @@ metrics report about them. Pure.
 
 from typing import TypedDict
 
-from gateway.contract.json_types import Count, Time
+from gateway.common.contract.json_types import Count, Time
 from spool.clock import rfc3339_ms
 from spool.dead_letters import DeadLetterSummary, ReasonCount
 from spool.record import Lane

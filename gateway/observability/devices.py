@@ -7,8 +7,8 @@ earlier releases counted there.
 from collections.abc import Mapping
 
 from exporters.pacing import LaneState
-from gateway.devices.rows import Figures
-from gateway.devices.store import DeviceStore
+from gateway.fleet.devices.rows import Figures
+from gateway.fleet.devices.store import DeviceStore
 from gateway.observability.metrics import DeviceStatus, LaneStatus
 
 

@@ -14,15 +14,15 @@ from typing import Annotated, Final, Literal, NotRequired, TypedDict
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.billing.lane import BillingStatus
-from gateway.billing.relay import BillingRelayStatus
-from gateway.contract.json_types import Count, Schema, Time
-from gateway.contract.reader_status import ReaderStatus
+from gateway.common.contract.json_types import Count, Schema, Time
+from gateway.common.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
 from gateway.observability.refusals import RefusedStatus
+from gateway.usage.billing.lane import BillingStatus
+from gateway.usage.billing.relay import BillingRelayStatus
 from spool.histogram import ANSWER_S, Histogram
 
 

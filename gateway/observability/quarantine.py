@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypedDict
 
-from gateway.contract.json_types import Count
+from gateway.common.contract.json_types import Count
 from spool.status import gone_text
 from spool.store import StatusStore
 

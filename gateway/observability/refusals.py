@@ -12,7 +12,7 @@ from typing import TypedDict
 
 import structlog
 
-from gateway.contract.json_types import Count, Time
+from gateway.common.contract.json_types import Count, Time
 from spool.clock import rfc3339_ms
 
 log = structlog.get_logger()

@@ -4,15 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporters.pacing import LaneState
-from gateway.billing.lane import BillingStatus
-from gateway.billing.lane_store import LANE
-from gateway.billing.relay import BillingRelayStatus
-from gateway.billing.relay_store import LANE as RELAY
+from gateway.common.contract.reader_status import ReaderStatus
 from gateway.common.release import commit, release
-from gateway.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap, sender_shown
-from gateway.devices.store import DeviceStore
+from gateway.fleet.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
 from gateway.observability.metrics import (
@@ -24,6 +20,10 @@ from gateway.observability.metrics import (
 )
 from gateway.observability.quarantine import quarantine_status
 from gateway.observability.refusals import RefusedStatus
+from gateway.usage.billing.lane import BillingStatus
+from gateway.usage.billing.lane_store import LANE
+from gateway.usage.billing.relay import BillingRelayStatus
+from gateway.usage.billing.relay_store import LANE as RELAY
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
 from spool.store import Spool, StatusStore

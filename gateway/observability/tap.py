@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Literal, TypedDict, cast
 import orjson
 import structlog
 
+from gateway.common.contract.errors import Overloaded
+from gateway.common.contract.json_types import Schema
 from gateway.common.traceback_summary import places
-from gateway.contract.errors import Overloaded
-from gateway.contract.json_types import Schema
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader

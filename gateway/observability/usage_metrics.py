@@ -7,7 +7,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gateway.observability.metrics import Name, Sample, family
-from gateway.usage.counters import COUNTED, Values
+from gateway.usage.sums.counters import COUNTED, Values
 
 _SERIES: Final = ("provider", "model", "team")
 _SINCE: Final = "since the gateway started; at most 300 series, further ones are (other)."

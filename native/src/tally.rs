@@ -1,4 +1,4 @@
-//! `gateway/usage/tally.py` in Rust: sums of records by series, of one page at a time.
+//! `gateway/usage/sums/tally.py` in Rust: sums of records by series, of one page at a time.
 //!
 //! A record is read strictly: what is unusual in any way (escapes in names, numbers of another form,
 //! a member twice, a time beyond now) is handed back by its index, and Python decides about it.

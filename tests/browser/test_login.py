@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.admin.site.registry import VIEWS
-from gateway.admin.site.view import View
+from gateway.operate.site.registry import VIEWS
+from gateway.operate.site.view import View
 from tests.support.browser import Browser, Looks
 from tests.support.gateway_process import GatewayProcess
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import yaml
 
 from benchmarks.processes import ProcessFailed
-from gateway.sources.connecting import connection
+from gateway.products.connecting import connection
 from tests.clients.environments import (
     NPM,
     PIP,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from genai_prices import Usage, calc_price
 
 from benchmarks.processes import PROJECT_ROOT
-from gateway.sources.connecting import connection
+from gateway.products.connecting import connection
 from tests.clients.applications import Application
 from tests.clients.catalogue import APPLICATIONS
 from tests.clients.environments import Versions

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import yaml
 
 from benchmarks.processes import PROJECT_ROOT
-from gateway.sources.otlp_senders import OTLP_SENDERS
+from gateway.products.otlp_senders import OTLP_SENDERS
 from tests.clients.programs import command
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_listening

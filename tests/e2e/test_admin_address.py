@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.admin.address_file import FILE, WrittenAddress, running_address
 from gateway.config.values import TcpAddress, UnixAddress
+from gateway.operate.address_file import FILE, WrittenAddress, running_address
 from spool.data_lock import DataLock
 from tests.support.certificates import Authority
 from tests.support.commands import Ended, run_telemetry_gateway

@@ -19,11 +19,11 @@ import pytest
 
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
-from gateway.admin.session import COOKIE, TOKEN_FILES
-from gateway.contract.scopes import EVENT_SCOPE, Fixed
-from gateway.keys.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
-from gateway.keys.limits import Limits
-from gateway.receiver.otlp import INGEST_SCOPE
+from gateway.access.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
+from gateway.access.limits import Limits
+from gateway.common.contract.scopes import EVENT_SCOPE, Fixed
+from gateway.operate.session import COOKIE, TOKEN_FILES
+from gateway.serve.otlp import INGEST_SCOPE
 from tests.support.corpus import CORPUS
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.keys_beside import keys_beside

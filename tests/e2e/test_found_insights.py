@@ -13,9 +13,9 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.config.loader import load_config
-from gateway.insights.rounds import ROUND_S
-from gateway.insights.thresholds import HELD_LANE_S, RETRYING_LANE_S
-from gateway.usage.tally import HOUR_MS
+from gateway.usage.insights.rounds import ROUND_S
+from gateway.usage.insights.thresholds import HELD_LANE_S, RETRYING_LANE_S
+from gateway.usage.sums.tally import HOUR_MS
 from spool.dead_letters import Chosen
 from spool.sqlite.replay.operator import at_rest
 from tests.support.calls import EPOCH_MS

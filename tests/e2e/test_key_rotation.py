@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from benchmarks.scenario import fetch
-from gateway.contract.scopes import SEND_AI_TELEMETRY, Managed
-from gateway.keys.control_store import OF_SERVICE
+from gateway.access.control_store import OF_SERVICE
+from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Managed
 from tests.support.commands import run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities
 from tests.support.keys_beside import BY, keys_beside

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.processes import ProcessFailed
-from gateway.contract.scopes import CATALOGUE
-from gateway.keys.control_store import OF_SERVICE
+from gateway.access.control_store import OF_SERVICE
+from gateway.common.contract.scopes import CATALOGUE
 from tests.support.commands import Ended, run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.keys_beside import keys_beside

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
-from gateway.sources.catalogue import SOURCES
+from gateway.products.catalogue import SOURCES
 from tests.clients.live import after_shell
 from tests.support.canary import files_with_canary
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from benchmarks.bodies import Shape, Template
+from gateway.common.contract.scopes import SEND_AI_TELEMETRY
 from gateway.common.native import READER, WHY_NOT, other_reader
 from gateway.common.release import commit, release
-from gateway.contract.scopes import SEND_AI_TELEMETRY
 from tests.support.gateway_process import GatewayProcess
 from tests.support.service_process import ServiceProcess
 

@@ -31,7 +31,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from benchmarks.bodies import Shape, Template
 from benchmarks.processes import PROJECT_ROOT
 from benchmarks.scenario import Sink, fetch, running_sink
-from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.grpc_calls import called

@@ -24,10 +24,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from gateway.admin.parts import PARTS
 from gateway.app import Gateway
 from gateway.config.draft import ConfigFaults
 from gateway.config.loader import load_config
+from gateway.operate.parts import PARTS
 from tests.support.grpc_calls import TRACES
 from tests.support.polling import until_true
 from tests.support.ports import free_port

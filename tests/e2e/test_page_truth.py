@@ -18,10 +18,10 @@ from urllib.parse import urlencode
 
 import httpx
 
-from gateway.admin.openapi.document import gateway_document
 from gateway.app import Gateway
 from gateway.common.wall_clock import wall_ms
 from gateway.config.loader import load_config
+from gateway.operate.openapi.document import gateway_document
 from tests.support.corpus import scenarios
 from tests.support.polling import until_true
 from tests.support.running_gateway import options

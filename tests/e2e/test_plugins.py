@@ -126,7 +126,7 @@ def test_options_that_a_plugged_exporter_refuses_are_a_fault_of_the_configuratio
     ("file", "change", "text"),
     [
         ("example_telemetry/source.py", ("from gateway.plugin", "from gateway.plug"), "cannot be loaded: ModuleNotFoundError"),
-        ("pyproject.toml", ("source:SOURCE", "source:TABLE"), "is no gateway.sources.source.Source"),
+        ("pyproject.toml", ("source:SOURCE", "source:TABLE"), "is no gateway.products.source.Source"),
         ("example_telemetry/source.py", ('name="example-proxy"', 'name="litellm"'), "its source is named 'litellm'"),
         ("example_telemetry/exporter.py", ("import asyncio", "import asynchronous"), "cannot be loaded: ModuleNotFoundError"),
     ],

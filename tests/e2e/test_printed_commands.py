@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sources.connecting import connection
+from gateway.products.connecting import connection
 from tests.support.gateway_process import GatewayProcess
 from tests.support.keys_beside import inbound_key
 from tests.support.truth import records_in

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess
 from tests.support.grpc_calls import TRACES

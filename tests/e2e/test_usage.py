@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.sources.catalogue import SOURCES
+from gateway.products.catalogue import SOURCES
 from tests.e2e.test_canary import PAYLOADS, post
 from tests.support.commands import run_command
 from tests.support.corpus import CORPUS

@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from benchmarks.scenario import Sink, fetch, running_sink
-from gateway.archive.staging import PREFIX, held, make_folder, remove_left, secret_files
+from gateway.operate.archive.staging import PREFIX, held, make_folder, remove_left, secret_files
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load

@@ -16,16 +16,16 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.billing import lane as lanes
-from gateway.budgets.book import Budgets
-from gateway.budgets.delivering import DEFAULT
-from gateway.storage.database import Database
+from gateway.common.storage.database import Database
+from gateway.usage.billing import lane as lanes
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.budgets.delivering import DEFAULT
 from tests.fault.test_full_disk_of_sums import Receiver, receiving
 from tests.support.billing_lane import lane_to
 from tests.support.commands import run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import until_true
-from tests.unit.billing.rig import TOMORROW_MS, Far, call, count, far_end, none_due, until
+from tests.unit.usage.billing.rig import TOMORROW_MS, Far, call, count, far_end, none_due, until
 
 DAYS = 3
 TEAMS = 150

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.common.storage.database import Database
 from gateway.local_service.service import Service
-from gateway.storage.database import Database
-from gateway.usage import rollups
+from gateway.usage.sums import rollups
 from tests.support.billing_lane import lane_to, send
 from tests.support.forked_process import FORKS
-from tests.unit.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
+from tests.unit.usage.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
 pytestmark = pytest.mark.slow
 

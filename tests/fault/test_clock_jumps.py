@@ -12,12 +12,12 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from gateway.app import Gateway
+from gateway.common.lists.conventions import envelope, read_request
+from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
 from gateway.config.loader import load_config
-from gateway.insights.finding import INSIGHT_LIST, Finding
-from gateway.insights.store import InsightStore
-from gateway.lists.conventions import envelope, read_request
-from gateway.storage.database import Database
+from gateway.usage.insights.finding import INSIGHT_LIST, Finding
+from gateway.usage.insights.store import InsightStore
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.metrics import export

@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from exporters.secret import Secret
-from gateway.billing.content import day_text
-from gateway.billing.lane import BillingLane
-from gateway.budgets.body import NewBudget
-from gateway.budgets.book import Budgets
-from gateway.budgets.budget import DAY_MS
-from gateway.budgets.delivering import DEFAULT, LEAST_ATTEMPTS
-from gateway.budgets.tables import Alert
-from gateway.budgets.webhook import Webhook
-from gateway.storage.database import Database
-from gateway.usage import rollups
-from gateway.usage.following import UsageFollower
-from gateway.usage.query import UsageQueries
-from gateway.usage.tally import HOUR_MS
-from gateway.usage.timespan import TimeRange
+from gateway.common.storage.database import Database
+from gateway.usage.billing.content import day_text
+from gateway.usage.billing.lane import BillingLane
+from gateway.usage.budgets.body import NewBudget
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.budgets.budget import DAY_MS
+from gateway.usage.budgets.delivering import DEFAULT, LEAST_ATTEMPTS
+from gateway.usage.budgets.tables import Alert
+from gateway.usage.budgets.webhook import Webhook
+from gateway.usage.sums import rollups
+from gateway.usage.sums.following import UsageFollower
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.timespan import TimeRange
 from spool.clock import rfc3339_ms
 from tests.support.billing_lane import lane_to
 from tests.support.calls import EPOCH_MS, call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig
-from tests.unit.billing.rig import call as billed
-from tests.unit.billing.rig import count, far_end, none_due, until
+from tests.unit.usage.billing.rig import call as billed
+from tests.unit.usage.billing.rig import count, far_end, none_due, until
 
 YEARS_MS = 10 * 365 * DAY_MS
 

@@ -19,17 +19,17 @@ import pytest
 from aiohttp import web
 
 from exporters.secret import Secret
-from gateway.billing import lane as lanes
-from gateway.budgets.body import NewBudget
-from gateway.budgets.book import Budgets
-from gateway.budgets.delivering import DEFAULT
-from gateway.budgets.webhook import Webhook
-from gateway.storage.database import Database
-from gateway.storage.errors import DatabaseUnavailable
-from gateway.usage import rollups
+from gateway.common.storage.database import Database
+from gateway.common.storage.errors import DatabaseUnavailable
+from gateway.usage.billing import lane as lanes
+from gateway.usage.budgets.body import NewBudget
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.budgets.delivering import DEFAULT
+from gateway.usage.budgets.webhook import Webhook
+from gateway.usage.sums import rollups
 from tests.support.billing_lane import lane_to
 from tests.support.polling import until_true
-from tests.unit.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
+from tests.unit.usage.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ import pytest
 from gateway.local_service.misbehave import Misbehave
 from tests.support.billing_lane import CONNECTION
 from tests.support.gateway_process import GatewayProcess
-from tests.unit.billing.rig import far_end, until
 from tests.unit.local_service.test_billing import body, row
+from tests.unit.usage.billing.rig import far_end, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

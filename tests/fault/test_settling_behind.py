@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.app import Gateway
-from gateway.ingest import settle
-from gateway.ingest.settlement_pass import SettlementPass
+from gateway.pipeline import settle
+from gateway.pipeline.settlement_pass import SettlementPass
 from spool.record import AI_TELEMETRY
 from tests.support.polling import until_true
 from tests.support.running_gateway import running_gateway

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contract.intake import Sender
+from gateway.common.contract.intake import Sender
 from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY, USAGE_EVENTS
 from spool.sqlite.database import migrations

@@ -15,8 +15,8 @@ import pytest
 from benchmarks.bodies import Shape, Template
 from exporters.pump import WATCHDOG_S, Pump
 from gateway.app import Gateway
-from gateway.delivery.lanes import WATCH_S
-from gateway.delivery.watchdog import STILL_S
+from gateway.pipeline.delivery.lanes import WATCH_S
+from gateway.pipeline.delivery.watchdog import STILL_S
 from spool.record import AI_TELEMETRY
 from tests.support.polling import HANGS_S, until_true
 from tests.support.running_gateway import running_gateway

@@ -1,8 +1,8 @@
 """Bytes that cost a reader most cost the gateway's own process no more than ordinary text does: the
 short form of `python -m tests.fault.worst_bytes`, by CPU as a ratio.
 
-What they cost the processes that read bodies is bounded by limits: `tests/unit/decode`,
-`tests/unit/ingest/test_generated_bodies.py`. Compressed bytes have `test_decompression.py`.
+What they cost the processes that read bodies is bounded by limits: `tests/unit/read`,
+`tests/unit/pipeline/test_generated_bodies.py`. Compressed bytes have `test_decompression.py`.
 """
 
 import gzip

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.honest_sender import HonestSender
 from tests.support.keys_beside import BY, keys_beside

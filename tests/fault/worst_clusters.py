@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.ingest.pipeline import PIECE_CALLS
-from gateway.normalise.call import Call
+from gateway.pipeline.pipeline import PIECE_CALLS
+from gateway.rules.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig
 

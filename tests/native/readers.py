@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.contract.errors import BadPayload, TooLarge
-from gateway.contract.parsed_payload import ParsedPayload
-from gateway.ingest.parsing.parse import Parsed, ParseRules, Payload, parse
-from gateway.ingest.parsing.reader import ShapeReader
-from gateway.normalise.ai_spans import MAX_TRACES
-from gateway.normalise.context import Context, Machines, UserPolicy
-from gateway.pricing.prices import Prices
+from gateway.common.contract.errors import BadPayload, TooLarge
+from gateway.common.contract.parsed_payload import ParsedPayload
+from gateway.pipeline.parsing.parse import Parsed, ParseRules, Payload, parse
+from gateway.pipeline.parsing.reader import ShapeReader
+from gateway.rules.ai_spans import MAX_TRACES
+from gateway.rules.context import Context, Machines, UserPolicy
+from gateway.usage.pricing.prices import Prices
 from spool.clock import rfc3339_ms
 
 NOW_MS = 1_790_000_000_000

@@ -10,12 +10,12 @@ from time import thread_time_ns
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.decode.otlp_protobuf import one_span
-from gateway.ingest.parsing.parse import ParseRules, Payload, parse
-from gateway.ingest.parsing.reader import ShapeReader
-from gateway.pricing.own import OwnPrices
-from gateway.pricing.prices import Prices
-from gateway.pricing.rates import Rates
+from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
+from gateway.pipeline.parsing.reader import ShapeReader
+from gateway.read.otlp_protobuf import one_span
+from gateway.usage.pricing.own import OwnPrices
+from gateway.usage.pricing.prices import Prices
+from gateway.usage.pricing.rates import Rates
 from tests.native.readers import NOW_MS, Readers, context_at
 from tests.native.test_generated import bodies
 from tests.support.otlp_bytes import field
@@ -70,7 +70,7 @@ def test_a_sender_of_ever_new_shapes_costs_hardly_more_than_without_the_extensio
 
 def test_templates_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 128 * 1024
-    monkeypatch.setattr("gateway.ingest.parsing.reader.MAX_BYTES", most)
+    monkeypatch.setattr("gateway.pipeline.parsing.reader.MAX_BYTES", most)
     reader, payloads, largest = Readers(), spans_of_new_shapes(Random(6), 1), 0
     for _ in range(200):
         body = next(payloads)

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.decode.otlp_json import decode_traces_json
-from gateway.normalise.context import Context
+from gateway.read.otlp_json import decode_traces_json
+from gateway.rules.context import Context
 from tests.native.readers import HASHED, LABELLED, Readers, context_at
 from tests.native.varied import varied
 from tests.support.corpus import scenarios

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.normalise.context import Context
+from gateway.rules.context import Context
 from spool.clock import rfc3339_ms
 from tests.native.readers import HASHED, LABELLED, NOW_MS, Readers, context_at
 from tests.native.varied import varied

@@ -15,7 +15,7 @@ from gateway.counting.calls.digest import DIGEST_BYTES, LINK_ROW_BYTES, digest_r
 from gateway.counting.calls.ledger import Counted, Ledger
 from gateway.counting.calls.resolve import Verdict
 from gateway.counting.calls.rows import SPAN_KEYS, LateChunk, span_key
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call, link, stream_begin, stream_end
 from tests.support.growth import assert_linear
 from tests.support.native import needs_native

@@ -3,9 +3,9 @@
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.decode.limits import ParseLimits
-from gateway.ingest.parsing import reader
-from gateway.ingest.parsing.parse import Payload
+from gateway.pipeline.parsing import reader
+from gateway.pipeline.parsing.parse import Payload
+from gateway.read.limits import ParseLimits
 from tests.native.readers import Readers, context_at
 from tests.native.test_generated import bodies
 

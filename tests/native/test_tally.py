@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.common.native import NATIVE
-from gateway.usage.tally import HOUR_MS, Tally, hour_text
+from gateway.usage.sums.tally import HOUR_MS, Tally, hour_text
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
 from tests.support.growth import assert_linear

@@ -5,9 +5,9 @@ from random import Random
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.contract.parsed_payload import ParsedPayload
-from gateway.ingest.parsing.joining import joined
-from gateway.ingest.parsing.parse import Payload
+from gateway.common.contract.parsed_payload import ParsedPayload
+from gateway.pipeline.parsing.joining import joined
+from gateway.pipeline.parsing.parse import Payload
 from tests.native import readers
 from tests.native.test_generated import SENDERS, bodies
 from tests.native.varied import varied

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.scenarios import ALL, Scenario
 from tests.support.spool_rig import SETTLE_MS, Rig, totals
 

@@ -9,11 +9,11 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.insights.detect import Figures, detect
-from gateway.insights.finding import Finding
-from gateway.insights.thresholds import LEAST_EXTRA_TOKENS
-from gateway.usage.history import History, Model, Usage
-from gateway.usage.tally import PICO
+from gateway.usage.insights.detect import Figures, detect
+from gateway.usage.insights.finding import Finding
+from gateway.usage.insights.thresholds import LEAST_EXTRA_TOKENS
+from gateway.usage.sums.history import History, Model, Usage
+from gateway.usage.sums.tally import PICO
 from tests.support.usage_history import NOW_HOUR
 
 NAMES = st.sampled_from(["", "a", "b", "c\n"])

@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from exporters.cost_service.devices import DeviceAnswer, DeviceState
-from gateway.admin import devices as operating
-from gateway.contract.errors import BadPayload, NotFound
-from gateway.devices import contacts as taking
-from gateway.devices import outbox as sending
-from gateway.devices import rows
-from gateway.devices.contacts import Moment
-from gateway.devices.heartbeat_body import Heartbeat
-from gateway.devices.outbox import Enrolment, Spoke
-from gateway.devices.rows import Device, New
-from gateway.devices.states import ENROLS, NoSuchTransition
-from gateway.devices.tables import scripts
-from gateway.devices.throttling import Budget
-from gateway.storage.database import committed
+from gateway.common.contract.errors import BadPayload, NotFound
+from gateway.common.storage.database import committed
+from gateway.fleet.devices import contacts as taking
+from gateway.fleet.devices import outbox as sending
+from gateway.fleet.devices import rows
+from gateway.fleet.devices.contacts import Moment
+from gateway.fleet.devices.heartbeat_body import Heartbeat
+from gateway.fleet.devices.outbox import Enrolment, Spoke
+from gateway.fleet.devices.rows import Device, New
+from gateway.fleet.devices.states import ENROLS, NoSuchTransition
+from gateway.fleet.devices.tables import scripts
+from gateway.fleet.devices.throttling import Budget
+from gateway.operate import devices as operating
 
 T = TypeVar("T")
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from exporters.otlp.encode import encode_spans
-from gateway.decode.otlp_json import decode_traces_json
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.decode.view import Traces
-from gateway.normalise.call import Normalised
-from gateway.normalise.context import Context
-from gateway.normalise.traces import normalise_traces
-from gateway.sources.records.source import read_stated
+from gateway.products.records.source import read_stated
+from gateway.read.otlp_json import decode_traces_json
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.read.view import Traces
+from gateway.rules.call import Normalised
+from gateway.rules.context import Context
+from gateway.rules.traces import normalise_traces
 from tests.conformance.exporters.test_otlp import FULL
-from tests.unit.normalise.spans import any_value
+from tests.unit.rules.spans import any_value
 
 CONTEXT = Context(0, "2026-01-06T00:00:00.000Z")
 KNOWN = ExportTraceServiceRequest.FromString(encode_spans([orjson.dumps(FULL)], packs=False).body)

@@ -15,11 +15,11 @@ from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pump import Limits
 from exporters.secret import Secret
-from gateway.billing import lane as lanes
-from gateway.billing.book import BillingBook, BillingSettings
-from gateway.billing.lane import BillingLane
+from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.storage.database import Database
+from gateway.usage.billing import lane as lanes
+from gateway.usage.billing.book import BillingBook, BillingSettings
+from gateway.usage.billing.lane import BillingLane
 
 CONNECTION = "conn-1"
 GATEWAY = "gw-1"

@@ -5,10 +5,10 @@ not name is an ordinary one.
 from hashlib import sha256
 from typing import Any
 
-from gateway.normalise.call import LOG, RANK_SHIFT, REPEAT, STREAM_PART, UNFINISHED, Call
-from gateway.normalise.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
-from gateway.normalise.record import event_record_id
-from gateway.normalise.signal_precedence import session_fingerprint
+from gateway.rules.call import LOG, RANK_SHIFT, REPEAT, STREAM_PART, UNFINISHED, Call
+from gateway.rules.fingerprint import fingerprint, log_scope_fingerprint, scope_fingerprint, source_fingerprint
+from gateway.rules.record import event_record_id
+from gateway.rules.signal_precedence import session_fingerprint
 from spool.clock import rfc3339_ms
 from spool.record import Cost, Record, Usage
 from spool.span_form import span_record_id

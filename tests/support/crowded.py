@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import httpx
 
-from gateway.admin.site.registry import VIEWS
+from gateway.operate.site.registry import VIEWS
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess
 

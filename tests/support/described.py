@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from gateway.lists.openapi.document import METHODS
+from gateway.common.lists.openapi.document import METHODS
 
 Json = dict[str, Any]
 WHOLE = "urn:document"

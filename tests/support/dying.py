@@ -41,7 +41,7 @@ POINTS = {
     "start: the file is open": Point("spool.sqlite.writer", "Writer._open_file", after=True),
     "start: lanes are opened": Point("spool.sqlite.rows", "open_lane", after=True),
     "start: evidence is read": Point("spool.sqlite.rows", "evidence", after=True),
-    "start: the ledger is rebuilt": Point("gateway.ingest.settle", "Settler.rebuild", after=True),
+    "start: the ledger is rebuilt": Point("gateway.pipeline.settle", "Settler.rebuild", after=True),
     "start: keys are open": Point("gateway.app.stores", "open_keys", after=True),
     "stop: a pump lands": Point("exporters.pump", "Pump._land", after=False),
     "stop: the spool closes": Point("spool.sqlite.spool", "SqliteSpool.close", after=False),
@@ -50,15 +50,17 @@ POINTS = {
     "unit cost: inside a freeze": Point("spool.sqlite.unit_batches", "freeze", after=True),
     "unit cost: inside an ack": Point("spool.sqlite.unit_batches", "acked", after=True),
     "unit cost: inside a read": Point("spool.sqlite.unit_totals", "learn_base", after=True),
-    "devices: before a commit": Point("gateway.storage.group_commit", "Commits._write_group", after=False),
-    "devices: inside a first contact": Point("gateway.devices.rows", "insert", after=True),
-    "devices: after a commit": Point("gateway.storage.group_commit", "Commits._write_group", after=True),
-    "devices: in control.db and not in the spool": Point("gateway.devices.intake", "DeviceIntake.admitted", after=True),
-    "devices: inside a claim": Point("gateway.devices.outbox", "claim", after=True),
+    "devices: before a commit": Point("gateway.common.storage.group_commit", "Commits._write_group", after=False),
+    "devices: inside a first contact": Point("gateway.fleet.devices.rows", "insert", after=True),
+    "devices: after a commit": Point("gateway.common.storage.group_commit", "Commits._write_group", after=True),
+    "devices: in control.db and not in the spool": Point(
+        "gateway.fleet.devices.intake", "DeviceIntake.admitted", after=True
+    ),
+    "devices: inside a claim": Point("gateway.fleet.devices.outbox", "claim", after=True),
     "devices: before a call": Point("exporters.cost_service.devices", "DeviceCalls.send", after=False),
     "devices: between answer and settling": Point("exporters.cost_service.devices", "DeviceCalls.send", after=True),
-    "devices: inside the settling of an enrolment": Point("gateway.devices.outbox", "enrolled", after=True),
-    "devices: inside the settling of a heartbeat": Point("gateway.devices.outbox", "beaten", after=True),
+    "devices: inside the settling of an enrolment": Point("gateway.fleet.devices.outbox", "enrolled", after=True),
+    "devices: inside the settling of a heartbeat": Point("gateway.fleet.devices.outbox", "beaten", after=True),
     "service: before an answer": Point("gateway.local_service.web", "_handle", after=True),
 }
 AT_START = [name for name in POINTS if name.startswith("start: ")]

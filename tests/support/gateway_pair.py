@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.contract.scopes import Fixed
+from gateway.common.contract.scopes import Fixed
 from spool.record import DEVICES
 from tests.support.gateway_process import GatewayProcess, Status
 from tests.support.keys_beside import BY, keys_beside

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from gateway.access.control_store import INBOUND, KeyFiles, keys_in
+from gateway.access.store import KeyStore
+from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.common.wall_clock import wall_ms
-from gateway.contract.scopes import INGEST_SCOPE, Fixed
-from gateway.keys.control_store import INBOUND, KeyFiles, keys_in
-from gateway.keys.store import KeyStore
 
 BY = "ops@example.com"
 

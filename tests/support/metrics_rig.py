@@ -9,15 +9,15 @@ from typing import Any
 
 import orjson
 
-from gateway.contract.intake import Receipt, Sender
-from gateway.ingest.intake import GatewayIntake
-from gateway.ingest.metrics import Settings
-from gateway.ingest.parsing.parse import ParseRules
-from gateway.ingest.parsing.parser import Parser
-from gateway.ingest.parsing.worker_client import WorkerClient
-from gateway.ingest.pipeline import IngestPipeline
-from gateway.ingest.settle import Settler
-from gateway.pricing.prices import Prices
+from gateway.common.contract.intake import Receipt, Sender
+from gateway.pipeline.intake import GatewayIntake
+from gateway.pipeline.metrics import Settings
+from gateway.pipeline.parsing.parse import ParseRules
+from gateway.pipeline.parsing.parser import Parser
+from gateway.pipeline.parsing.worker_client import WorkerClient
+from gateway.pipeline.pipeline import IngestPipeline
+from gateway.pipeline.settle import Settler
+from gateway.usage.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, Lane
 from spool.sqlite.spool import SqliteSpool
 from tests.support.metrics import Export

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from gateway.admin.operation import Operation
+from gateway.operate.operation import Operation
 
 S = TypeVar("S")
 

@@ -8,7 +8,7 @@ so that many can be mixed.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call, link, stream_begin, stream_end
 
 APART_MS = 60_000

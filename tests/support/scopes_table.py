@@ -9,11 +9,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gateway.admin.openapi.document import gateway_document
-from gateway.contract.scopes import CATALOGUE, Scope
-from gateway.lists.openapi.document import operations
+from gateway.common.contract.scopes import CATALOGUE, Scope
+from gateway.common.lists.openapi.document import operations
 from gateway.local_service.openapi.document import service_document
-from gateway.sources.catalogue import SOURCES
+from gateway.operate.openapi.document import gateway_document
+from gateway.products.catalogue import SOURCES
 
 PAGE = Path(__file__).parents[2] / "docs" / "scopes.md"
 TEXT = """# Scopes

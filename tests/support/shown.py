@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from html import unescape
 from typing import Any
 
-from gateway.admin.role import Role
-from gateway.admin.site.registry import VIEWS
-from gateway.admin.site.rendering import render
-from gateway.admin.site.shell import navigation
-from gateway.admin.site.view import View
+from gateway.operate.role import Role
+from gateway.operate.site.registry import VIEWS
+from gateway.operate.site.rendering import render
+from gateway.operate.site.shell import navigation
+from gateway.operate.site.view import View
 
 
 def shown(view: View, context: Mapping[str, Any], role: Role = Role.OPERATOR) -> str:

@@ -4,10 +4,10 @@ from typing import Any
 
 import orjson
 
-from gateway.normalise.context import Context
-from gateway.sources.catalogue import SOURCES
-from gateway.sources.reading import read_documents
-from gateway.sources.source import Source, SourceRead
+from gateway.products.catalogue import SOURCES
+from gateway.products.reading import read_documents
+from gateway.products.source import Source, SourceRead
+from gateway.rules.context import Context
 
 CONTEXT = Context(
     received_at_ms=1_795_158_600_000, received_at="2026-11-20T07:10:00.000Z", key="gateway-key", peer="10.0.0.1"

@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
-from gateway.ingest.settle import Settler
-from gateway.normalise.call import Call
-from gateway.normalise.record import record_json
-from gateway.usage_events.events import EventRules
-from gateway.usage_events.intake import Metering
+from gateway.pipeline.settle import Settler
+from gateway.rules.call import Call
+from gateway.rules.record import record_json
+from gateway.usage.events.events import EventRules
+from gateway.usage.events.intake import Metering
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.sqlite import writer

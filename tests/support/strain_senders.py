@@ -24,7 +24,7 @@ from hpack import Decoder
 
 from benchmarks.grpc_connection import frame, head_of, text_of
 from benchmarks.processes import PROJECT_ROOT, raise_file_limit
-from gateway.common.http2_refusal import PREFACE
+from gateway.common.http.http2_refusal import PREFACE
 from tests.support import otlp_bytes
 from tests.support.grpc_calls import TRACES
 from tests.support.spans import call_span

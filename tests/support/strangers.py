@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Self
 
 from benchmarks.grpc_connection import frame
 from benchmarks.processes import PROJECT_ROOT, raise_file_limit
-from gateway.common.http2_refusal import PREFACE, text_of
+from gateway.common.http.http2_refusal import PREFACE, text_of
 from tests.support.grpc_calls import TRACES
 
 KIB: Final = 1024

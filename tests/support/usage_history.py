@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from gateway.usage.history import History, Model, Usage
-from gateway.usage.tally import PICO
+from gateway.usage.sums.history import History, Model, Usage
+from gateway.usage.sums.tally import PICO
 
 NOW_HOUR = 490_000
 """Some hour; all hours of the builders are reported back from it."""

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
-from gateway.decode.limits import DEFAULT_LIMITS
-from gateway.ingest.parsing.frames import Setup
-from gateway.ingest.parsing.worker_client import WorkerClient
+from gateway.pipeline.parsing.frames import Setup
+from gateway.pipeline.parsing.worker_client import WorkerClient
+from gateway.read.limits import DEFAULT_LIMITS
 
 
 def worker_client(

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from gateway.common.contract.errors import BadPayload, TooLarge
+from gateway.common.contract.unit_cost import Target
 from gateway.common.operations import rfc3339
-from gateway.contract.errors import BadPayload, TooLarge
-from gateway.contract.unit_cost import Target
-from gateway.decode.limits import ParseLimits
-from gateway.ingest.parsing.parse import ParseRules, Payload, parse
-from gateway.normalise.context import Context
-from gateway.pricing.prices import Prices
-from gateway.usage_events.events import EventRules, decode_events
-from gateway.usage_events.intake import MAX_EVENTS_BYTES
-from gateway.usage_events.unit_cost import BadUnitCost, read_records
+from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
+from gateway.read.limits import ParseLimits
+from gateway.rules.context import Context
+from gateway.usage.events.events import EventRules, decode_events
+from gateway.usage.events.intake import MAX_EVENTS_BYTES
+from gateway.usage.events.unit_cost import BadUnitCost, read_records
+from gateway.usage.pricing.prices import Prices
 from tests.support.otlp_bytes import attribute, field, fixed64
 
 PROTOBUF: Final = "application/x-protobuf"

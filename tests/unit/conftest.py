@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.keys.store import KeyStore
-from gateway.storage.database import Database
+from gateway.access.store import KeyStore
+from gateway.common.storage.database import Database
 from tests.support.spool_rig import Rig
 
 

@@ -11,10 +11,8 @@ import click
 import pytest
 
 from gateway.cli.main import main
-from gateway.config.environment import leaf_options
-from gateway.config.model import MAPPING_OPTIONS, config_schema
-from gateway.contract import errors
-from gateway.contract.errors import (
+from gateway.common.contract import errors
+from gateway.common.contract.errors import (
     BadRecord,
     Forbidden,
     GatewayError,
@@ -29,13 +27,15 @@ from gateway.contract.errors import (
     TooManyKept,
     Unauthenticated,
 )
-from gateway.receiver.answers import kind_of
-from gateway.receiver.telemetry import telemetry_routes
-from gateway.sources.catalogue import SOURCES
-from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
-from gateway.sources.source import Source as PushSource
-from gateway.usage_events.derived import SOURCES as SOURCE_FIELDS
-from gateway.usage_events.faults import REMEDIES
+from gateway.config.environment import leaf_options
+from gateway.config.model import MAPPING_OPTIONS, config_schema
+from gateway.products.catalogue import SOURCES
+from gateway.products.otlp_senders import OTLP_SENDERS, OtlpSender
+from gateway.products.source import Source as PushSource
+from gateway.serve.answers import kind_of
+from gateway.serve.http.telemetry import telemetry_routes
+from gateway.usage.events.derived import SOURCES as SOURCE_FIELDS
+from gateway.usage.events.faults import REMEDIES
 from spool.record import FIELDS, FLAGS
 from spool.span_form import OF_RESOURCE, OF_SPAN
 from tests.conformance.otlp_http.recording import RecordingIntake

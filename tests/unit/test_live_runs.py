@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sources.otlp_senders import OTLP_SENDERS, OtlpSender
+from gateway.products.otlp_senders import OTLP_SENDERS, OtlpSender
 from tests.clients.applications import SNIPPET_LINE, NodeProgram, Places, PythonProgram, with_snippet
 from tests.clients.catalogue import APPLICATIONS
 from tests.clients.environments import NPM, PIP, words_after

@@ -16,23 +16,23 @@ import pytest
 
 from exporters.cost_service.encode import encode_records
 from exporters.otlp.encode import encode_spans
-from gateway.admin.openapi.document import gateway_document
 from gateway.counting.calls.merge import merge
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.explain.spans import explain_spans
-from gateway.explain.story import Explanation
-from gateway.normalise.attribution import RESOURCE_NAMES
-from gateway.normalise.conventions.shared import NAMES, kind_of
-from gateway.normalise.extract import COUNT, NUMBER
-from gateway.normalise.traces import normalise_traces
-from gateway.sources.generic.mapping import is_field
-from gateway.sources.generic.source import generic_source
-from gateway.sources.records.fields import Fault, record_of
-from gateway.sources.records.source import read_stated
+from gateway.operate.openapi.document import gateway_document
+from gateway.pipeline.explain.spans import explain_spans
+from gateway.pipeline.explain.story import Explanation
+from gateway.products.generic.mapping import is_field
+from gateway.products.generic.source import generic_source
+from gateway.products.records.fields import Fault, record_of
+from gateway.products.records.source import read_stated
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.rules.attribution import RESOURCE_NAMES
+from gateway.rules.conventions.shared import NAMES, kind_of
+from gateway.rules.extract import COUNT, NUMBER
+from gateway.rules.traces import normalise_traces
 from spool.fields import IN_SPAN
 from spool.record import AI_TELEMETRY, FIELDS, SCHEMA, Batch, Record
 from tests.support.source_reading import CONTEXT, record
-from tests.unit.normalise.spans import request
+from tests.unit.rules.spans import request
 
 Path_ = tuple[str, ...]
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -221,7 +221,7 @@ EXPLAINED: Final = {False: explained(WORDS - {HIT}), True: explained(WORDS)}
 @pytest.mark.parametrize("path", STATED, ids=".".join)
 def test_an_explanation_names_the_attribute_that_states_a_field(path: Path_) -> None:
     words = STATED[path]
-    assert words, "no table of a convention states it: gateway/normalise/conventions/shared.py"
+    assert words, "no table of a convention states it: gateway/rules/conventions/shared.py"
     fields = EXPLAINED[words[0] == HIT].fields
     name = "cost" if path[0] == "cost" else ".".join(path)
     assert name in fields, "nothing takes it from what a sender states"

@@ -52,7 +52,7 @@ OF_OTHERS = {
     "docs/plugins.md": "an exporter of a plug-in; tests/e2e/test_plugins.py installs it",
 }
 NOT_OURS = {
-    "pricing.file": "a price list; tests/unit/pricing loads those",
+    "pricing.file": "a price list; tests/unit/usage/pricing loads those",
     "litellm_settings:": "LiteLLM's own",
     "# Vector:": "Vector's own",
     "llmRequestCosts": "Envoy AI Gateway's own",

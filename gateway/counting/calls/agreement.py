@@ -4,8 +4,8 @@ Pure; every tolerance stands here with its reason.
 """
 
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest
-from gateway.normalise.call import REPEAT, UNFINISHED
-from gateway.normalise.fingerprint import scope_fingerprint
+from gateway.rules.call import REPEAT, UNFINISHED
+from gateway.rules.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
 """Two hosts report one response: their clocks may differ by this much. Ids that local

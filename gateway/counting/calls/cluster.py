@@ -16,7 +16,7 @@ from gateway.counting.calls.resolve import Fixed, Member
 from gateway.counting.calls.rows import MAX_LOOKS, Rows, Tables, span_key
 from gateway.counting.calls.table import Table
 from gateway.counting.calls.walk import DescendantWalk
-from gateway.normalise.call import LOG, REPEAT
+from gateway.rules.call import LOG, REPEAT
 
 MAX_CLUSTER = 512
 """Reports that are decided together; a cluster of more is decided in parts (`parts.py`)."""

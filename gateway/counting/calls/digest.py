@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from gateway.counting.calls.models import fingerprint, model_fingerprint
-from gateway.normalise.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHIFT, UNFINISHED, Call
+from gateway.rules.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHIFT, UNFINISHED, Call
 
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQQQ")
 _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
@@ -50,7 +50,7 @@ HIT = 1
 FAILED = 2
 REPORTED_COST = 4
 # 8 to 128 are LOG, REPEAT, UNFINISHED, STAMPED and STREAM_PART, from RANK_SHIFT on stands the rank,
-# from STATES_SHIFT on what the report states of `PEOPLE`: `gateway.normalise.call`
+# from STATES_SHIFT on what the report states of `PEOPLE`: `gateway.rules.call`
 
 WHOLE_WEIGHT = 32
 """Completeness: what knowing each is worth; whole counts most, then what makes a price."""

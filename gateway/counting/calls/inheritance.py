@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gateway.common.lru import forget_oldest
 from gateway.counting.calls.table import new_table
-from gateway.normalise.ancestors import MAX_DEPTH
+from gateway.rules.ancestors import MAX_DEPTH
 
 MAX_BEARERS = 20_000
 """About 500 bytes each."""

@@ -71,7 +71,7 @@ from gateway.counting.calls.rows import (
 from gateway.counting.calls.stream_parts import StreamParts, is_end
 from gateway.counting.calls.table import MASK, Table, new_table
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
-from gateway.normalise.call import (
+from gateway.rules.call import (
     LOG,
     RANK_MASK,
     RANK_SHIFT,
@@ -82,7 +82,7 @@ from gateway.normalise.call import (
     UNFINISHED,
     Call,
 )
-from gateway.normalise.extract import PEOPLE
+from gateway.rules.extract import PEOPLE
 
 REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | STREAM_PART | RANK_MASK << RANK_SHIFT
 """Marks of reports that other reports may stand for."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from gateway.contract.flags import BASIS_ASSUMED, UNFINISHED, UNPRICED
+from gateway.common.contract.flags import BASIS_ASSUMED, UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
-from gateway.normalise.provider import counts_cache_apart
+from gateway.rules.provider import counts_cache_apart
 from spool.record import FIELDS, Cost, Record, Usage
 
 _FILLED = FIELDS.merged("fill")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gateway.contract.flags import START_UNKNOWN, UNFINISHED
-from gateway.normalise.record import INPUT_ONLY, UNKNOWN_PROVIDER
+from gateway.common.contract.flags import START_UNKNOWN, UNFINISHED
+from gateway.rules.record import INPUT_ONLY, UNKNOWN_PROVIDER
 from spool.record import Record
 
 

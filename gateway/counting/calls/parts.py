@@ -31,7 +31,7 @@ from gateway.counting.calls.cluster import (
 from gateway.counting.calls.resolve import Fixed, Member
 from gateway.counting.calls.rows import Rows, Tables
 from gateway.counting.calls.walk import DescendantWalk
-from gateway.normalise.call import LOG, REPEAT
+from gateway.rules.call import LOG, REPEAT
 
 PART = 256
 """Reports of one part."""

@@ -42,7 +42,7 @@ from gateway.counting.calls.agreement import (
     same_usage,
 )
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest, rank
-from gateway.normalise.call import LOG, REPEAT, UNFINISHED
+from gateway.rules.call import LOG, REPEAT, UNFINISHED
 
 MAX_ALIKE = 64
 """Calls of one id, and reports of one call, that another report is compared with: the

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.counting.calls.digest import CallDigest
-from gateway.normalise.call import UNFINISHED
+from gateway.rules.call import UNFINISHED
 
 MAX_PARTS = 100_000
 """Remembered while they settle; about 300 bytes each."""

@@ -17,7 +17,7 @@ from operator import or_
 from gateway.counting.calls.agreement import is_same_response
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest, split_ref
 from gateway.counting.calls.resolve import Fixed, Member, Verdict, fullest
-from gateway.normalise.call import LOG, REPEAT, UNFINISHED
+from gateway.rules.call import LOG, REPEAT, UNFINISHED
 
 MAX_VERSIONS = 8
 """Reports of one span that are kept while they settle; any more are duplicates at once."""

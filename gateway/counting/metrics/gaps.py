@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict
 
+from gateway.common.contract.json_types import Count
 from gateway.common.lru import forget_oldest
-from gateway.contract.json_types import Count
 from gateway.counting.calls.models import short_model
 
 TOLERANCE: Final = 0.05

@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 from gateway.common.operations import rfc3339
 from gateway.counting.calls.models import short_model
 from gateway.counting.metrics.series import Delta
-from gateway.normalise import times
-from gateway.normalise.attribution import attribute
-from gateway.normalise.context import Context
-from gateway.normalise.conventions.metric_tables import COST, REQUESTS, MetricTable
-from gateway.normalise.points import PICO, Labels, MetricSource, Point, UsagePoints
-from gateway.normalise.usage import Basis
+from gateway.rules import times
+from gateway.rules.attribution import attribute
+from gateway.rules.context import Context
+from gateway.rules.conventions.metric_tables import COST, REQUESTS, MetricTable
+from gateway.rules.points import PICO, Labels, MetricSource, Point, UsagePoints
+from gateway.rules.usage import Basis
 from spool.record import SCHEMA, Cost, Record, Usage
 
 TOGETHER_MS: Final = 1_000

@@ -11,8 +11,8 @@ import orjson
 from gateway.common.json_bytes import json_bytes
 from gateway.counting.metrics.grouping import Aggregate, Family, Folded
 from gateway.counting.metrics.sources import cost_topic, family_topic
-from gateway.normalise.conventions.metric_tables import COST
-from gateway.normalise.points import MetricSource, Point, UsagePoints
+from gateway.rules.conventions.metric_tables import COST
+from gateway.rules.points import MetricSource, Point, UsagePoints
 from spool.store import ItemCounts
 
 

@@ -20,8 +20,8 @@ from typing import Final
 
 from gateway.common.lru import forget_oldest
 from gateway.counting.metrics.grouping import Family
-from gateway.normalise.fingerprint import fingerprint
-from gateway.normalise.points import MetricSource
+from gateway.rules.fingerprint import fingerprint
+from gateway.rules.points import MetricSource
 
 MAX_SIGHTINGS: Final = 100_000
 """About 15 MB; a reporter that states device, instance and session has eight."""

@@ -4,21 +4,21 @@ from functools import cache
 
 import orjson
 
-from gateway.insights.changes import CommentBody, InsightChange, NewInsight
-from gateway.insights.finding import Insight, InsightAnswer
-from gateway.insights.tables import Comment, CommentAnswer
-from gateway.lists.openapi.document import (
+from gateway.common.lists.openapi.document import (
     Json,
     document,
     model_schemas,
     read_folder,
     written_out,
 )
-from gateway.lists.openapi.lists import ENVELOPE
-from gateway.lists.openapi.record import shared_schemas
-from gateway.lists.openapi.types import component_schemas
+from gateway.common.lists.openapi.lists import ENVELOPE
+from gateway.common.lists.openapi.record import shared_schemas
+from gateway.common.lists.openapi.types import component_schemas
 from gateway.local_service.openapi.operations import operation_paths
 from gateway.local_service.routes import ROUTES
+from gateway.usage.insights.changes import CommentBody, InsightChange, NewInsight
+from gateway.usage.insights.finding import Insight, InsightAnswer
+from gateway.usage.insights.tables import Comment, CommentAnswer
 
 TEXT = """The stand-in for the cost management service that a gateway embeds, or that `telemetry-gateway service run` runs.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gateway.lists.openapi.described import Json, described, names_in, ref
+from gateway.common.lists.openapi.described import Json, described, names_in, ref
 from gateway.local_service.routes import Route
 
 ERRORS: Final = {

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from exporters.http_client import PRODUCT
 from exporters.otlp.exporter import OtlpSettings
+from gateway.common.contract.errors import CannotStart
 from gateway.config.model import Telemetry
-from gateway.contract.errors import CannotStart
 from gateway.observability.telemetry.tracer import Tracer
 
 if TYPE_CHECKING:

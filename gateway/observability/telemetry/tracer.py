@@ -23,7 +23,7 @@ MOST_LINKS: Final = 128
 ID_CHARS: Final = 32
 BEFORE_ID: Final = len('{"schema":"inference/1","record_id":"')
 RECORD_ID_AT: Final = slice(BEFORE_ID, BEFORE_ID + ID_CHARS)
-"""Where a stored record has its id (`gateway.normalise.record`)."""
+"""Where a stored record has its id (`gateway.rules.record`)."""
 SERVER_ERROR: Final = 500
 
 Kind = Literal["SERVER", "CLIENT", "INTERNAL"]

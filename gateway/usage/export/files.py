@@ -12,8 +12,8 @@ from typing import IO, Any, Final
 import orjson
 
 from gateway.usage.export.rows import Row
-from gateway.usage.figures import money_text
-from gateway.usage.tally import COST, SUM_NAMES
+from gateway.usage.sums.figures import money_text
+from gateway.usage.sums.tally import COST, SUM_NAMES
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _COUNTS: Final = frozenset(SUM_NAMES[:COST])

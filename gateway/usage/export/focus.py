@@ -16,7 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from gateway.contract.currencies import is_currency
+from gateway.common.contract.currencies import is_currency
 from gateway.usage.export.rows import Row
 
 GROUP_BY: Final = ("provider", "model", "team")

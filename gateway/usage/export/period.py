@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Sequence
 
 from gateway.usage.export.rows import Row, rows_of
-from gateway.usage.figures import Group
-from gateway.usage.grains import Dimension
-from gateway.usage.query import MAX_GROUPS, breakdown
-from gateway.usage.request import group_json, sums_json, time_text
-from gateway.usage.tally import HOUR_MS
-from gateway.usage.timespan import TimeRange
+from gateway.usage.sums.figures import Group
+from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.query import MAX_GROUPS, breakdown
+from gateway.usage.sums.request import group_json, sums_json, time_text
+from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.timespan import TimeRange
 
 
 def period_rows(

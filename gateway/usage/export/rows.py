@@ -9,8 +9,8 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, Final
 
-from gateway.contract.currencies import is_currency
-from gateway.usage.figures import COUNTS, UsageSums, less
+from gateway.common.contract.currencies import is_currency
+from gateway.usage.sums.figures import COUNTS, UsageSums, less
 
 Row = dict[str, Any]
 """Column -> text, whole number, Decimal, or None for unknown."""

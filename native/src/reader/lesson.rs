@@ -36,7 +36,7 @@ pub struct CallOf {
     unpriced: Option<String>,
 }
 
-/// A template as `gateway.normalise.templates.Template` has it.
+/// A template as `gateway.rules.templates.Template` has it.
 #[derive(FromPyObject)]
 pub struct Lesson {
     nodes: Vec<NodeOf>,

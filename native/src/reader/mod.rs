@@ -1,7 +1,7 @@
 //! OTLP traces in protobuf -> records, rows of the ledger and links.
 //!
 //! The rules stand in Python. It reads a span of each shape, and teaches what the record, the row
-//! and the sums of its spans are as a function of what varies (`gateway/normalise/templates.py`).
+//! and the sums of its spans are as a function of what varies (`gateway/rules/templates.py`).
 
 mod lesson;
 mod memory;

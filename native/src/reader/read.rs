@@ -12,9 +12,9 @@ use super::span::{key_of, Span, Varying};
 use super::template::{parent, AiSource, Call, Template, UsedBy};
 use super::wire::{check_resource, once, scope, Fields, Odd, Read, Value};
 
-/// Larger parts are bounded by Python (`gateway.decode.slices`).
+/// Larger parts are bounded by Python (`gateway.read.slices`).
 const SLICE_BYTES: usize = 64 * 1024;
-/// Traces of one source of AI spans (`gateway.normalise.ai_spans`).
+/// Traces of one source of AI spans (`gateway.rules.ai_spans`).
 const MAX_TRACES: usize = 16;
 
 /// Why Python reads all of a payload that holds such a span: it states something about others, or the

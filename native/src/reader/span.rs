@@ -174,7 +174,7 @@ fn push(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(bytes);
 }
 
-/// Whether *text* is a name as `gateway.normalise.record` takes any; JSON writes such as they are.
+/// Whether *text* is a name as `gateway.rules.record` takes any; JSON writes such as they are.
 fn is_hole(text: &[u8]) -> bool {
     (1..=MAX_HOLE_BYTES).contains(&text.len())
         && text

@@ -53,7 +53,7 @@ impl Patch {
     }
 }
 
-/// As `gateway.contract.parsed_payload.Used`, without the tokens.
+/// As `gateway.common.contract.parsed_payload.Used`, without the tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct UsedBy {
     pub service: Option<String>,

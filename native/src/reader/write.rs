@@ -1,6 +1,6 @@
 //! Numbers, times and money as the record has them.
 
-/// Decimals of the unit that prices are computed in (`gateway.pricing.rates`).
+/// Decimals of the unit that prices are computed in (`gateway.usage.pricing.rates`).
 const DECIMALS: usize = 15;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const MS_PER_DAY: i64 = 86_400_000;

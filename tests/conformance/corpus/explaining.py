@@ -11,10 +11,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
 from gateway.cli.explaining import Explained, printed
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.explain.story import Explanation, leaves
-from gateway.normalise.context import Context
-from gateway.normalise.traces import normalise_traces
+from gateway.pipeline.explain.story import Explanation, leaves
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.rules.context import Context
+from gateway.rules.traces import normalise_traces
 from tests.conformance.corpus.counting import Counted
 from tests.support.corpus import CANARY, Scenario
 

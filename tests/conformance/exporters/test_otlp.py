@@ -19,11 +19,11 @@ from exporters.otlp.encode import Encoded, encode_spans, span_of
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
 from exporters.pump import Limits
 from exporters.secret import Secret
-from gateway.decode.otlp_protobuf import decode_traces
-from gateway.normalise.context import Context
-from gateway.normalise.traces import normalise_traces
-from gateway.receiver.responses import rpc_status
-from gateway.sources.records.source import read_stated
+from gateway.products.records.source import read_stated
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.rules.context import Context
+from gateway.rules.traces import normalise_traces
+from gateway.serve.responses import rpc_status
 from spool.record import Batch
 from spool.span_form import OF_RESOURCE, OF_SPAN, span_record_id
 from tests.conformance.exporters.conftest import CASES, SpoolUnderTest, number_of, spans_in

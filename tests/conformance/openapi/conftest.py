@@ -11,11 +11,11 @@ import httpx
 import orjson
 import pytest
 
-from gateway.admin.openapi.document import gateway_document
-from gateway.contract.scopes import CATALOGUE, Fixed
-from gateway.keys.control_store import OF_SERVICE
+from gateway.access.control_store import OF_SERVICE
+from gateway.common.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service.openapi.document import service_document
-from gateway.sources.catalogue import SOURCES
+from gateway.operate.openapi.document import gateway_document
+from gateway.products.catalogue import SOURCES
 from tests.support.described import Answered, Described
 from tests.support.gateway_process import GatewayProcess
 from tests.support.keys_beside import BY, keys_beside

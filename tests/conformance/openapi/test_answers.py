@@ -14,12 +14,12 @@ import httpx
 import orjson
 import pytest
 
-from gateway.admin.openapi.document import gateway_document
-from gateway.admin.site.assets import ASSETS
-from gateway.admin.site.registry import ACTIONS, VIEWS
-from gateway.lists.openapi.document import operations
+from gateway.common.lists.openapi.document import operations
 from gateway.local_service.openapi.document import service_document
-from gateway.sources.catalogue import SOURCES
+from gateway.operate.openapi.document import gateway_document
+from gateway.operate.site.assets import ASSETS
+from gateway.operate.site.registry import ACTIONS, VIEWS
+from gateway.products.catalogue import SOURCES
 from tests.conformance.openapi.conftest import OTHER_SCOPE, GatewayPorts, Port, ServicePort
 from tests.support.described import Described
 from tests.unit.local_service.test_billing import day_of

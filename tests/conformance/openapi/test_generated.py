@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
-from gateway.admin.openapi.document import gateway_document
 from gateway.local_service.openapi.document import service_document
+from gateway.operate.openapi.document import gateway_document
 from tests.conformance.openapi.conftest import GatewayPorts, Port, ServicePort
 from tests.support.described import Answered
 

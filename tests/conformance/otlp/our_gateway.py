@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from gateway.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
+from gateway.common.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from tests.conformance.otlp.grpc_wire import Grpc
 from tests.conformance.otlp.http_wire import Http
 from tests.conformance.otlp.payloads import traces

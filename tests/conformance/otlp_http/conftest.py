@@ -8,16 +8,16 @@ import aiohttp
 import pytest
 
 from gateway.config.values import TcpAddress
-from gateway.receiver.admission import Admission
-from gateway.receiver.authenticator import OpenIntakeAuthenticator
-from gateway.receiver.body import Limits
-from gateway.receiver.cors import Cors
-from gateway.receiver.listen import listen, runner_for
-from gateway.receiver.otlp import otlp_routes
-from gateway.receiver.receiver import Receiver
-from gateway.receiver.routes import RouteTable
-from gateway.receiver.server import make_server
-from gateway.receiver.telemetry import telemetry_routes
+from gateway.serve.admission import Admission
+from gateway.serve.authenticator import OpenIntakeAuthenticator
+from gateway.serve.body import Limits
+from gateway.serve.cors import Cors
+from gateway.serve.http.server import make_server
+from gateway.serve.http.telemetry import telemetry_routes
+from gateway.serve.listen import listen, runner_for
+from gateway.serve.otlp import otlp_routes
+from gateway.serve.receiver import Receiver
+from gateway.serve.routes import RouteTable
 from tests.conformance.otlp_http.recording import RecordingIntake
 
 ALLOWED_ORIGIN = "https://app.example"

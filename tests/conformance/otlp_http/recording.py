@@ -12,11 +12,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.contract.errors import BadPayload
-from gateway.contract.intake import Receipt, Sender
-from gateway.contract.outcomes import Rejection
-from gateway.contract.unit_cost import Target
-from gateway.sources.documents import documents_in
+from gateway.common.contract.errors import BadPayload
+from gateway.common.contract.intake import Receipt, Sender
+from gateway.common.contract.outcomes import Rejection
+from gateway.common.contract.unit_cost import Target
+from gateway.products.documents import documents_in
 from spool.unit_cost import StreamState
 
 

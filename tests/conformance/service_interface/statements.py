@@ -54,11 +54,11 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "| Status |": [f"{_STATES}.test_3_1_a_key_is_enabled_when_made"],
         "| Created By |": [
             _KEY_LIST,
-            "tests.unit.admin.test_identity.test_a_key_is_made_by_an_operator_whom_the_proxy_or_the_body_names",
+            "tests.unit.operate.test_identity.test_a_key_is_made_by_an_operator_whom_the_proxy_or_the_body_names",
         ],
         "| Updated By |": [
             _KEY_LIST,
-            "tests.unit.keys.test_operators.test_with_operators_only_one_of_them_is_taken_in_any_case_of_letters",
+            "tests.unit.access.test_operators.test_with_operators_only_one_of_them_is_taken_in_any_case_of_letters",
         ],
         "| Last Modified |": [_KEY_LIST],
         "| Last Accessed |": [_KEY_LIST, f"{_RESOURCES}.test_2_1_last_accessed_is_not_in_use_until_the_first_request"],
@@ -158,8 +158,8 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         ],
         "2. An organization": [f"{_AUTH}.test_5_2_an_organization_holds_several_keys_each_with_its_own_scopes"],
         "3. Only users": [
-            "tests.unit.admin.test_roles.test_a_viewer_changes_nothing_and_sees_no_key",
-            "tests.unit.admin.test_identity.test_what_the_proxy_states_is_the_persons_role_and_no_other_is_let_in",
+            "tests.unit.operate.test_roles.test_a_viewer_changes_nothing_and_sees_no_key",
+            "tests.unit.operate.test_identity.test_what_the_proxy_states_is_the_persons_role_and_no_other_is_let_in",
         ],
         "4. A key is scoped": [f"{_AUTH}.test_5_4_a_key_is_scoped_in_exactly_one_way"],
         "   - **Managed scopes**": [
@@ -186,11 +186,9 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "- `events_v1:": [f"{_AUTH}.test_5_2_an_endpoint_opens_to_its_scope_and_to_no_other"],
         "- `unit-cost_v1:manage": [
             "tests.unit.local_service.test_unit_cost_streams.test_post_is_a_sum_with_the_stream_in_the_path_or_in_each_record",
-            "tests.unit.receiver.test_unit_cost_streams.test_each_route_takes_its_own_scope_alone",
+            "tests.unit.serve.test_unit_cost_streams.test_each_route_takes_its_own_scope_alone",
         ],
-        "- `unit-cost_v1:read": [
-            "tests.unit.receiver.test_unit_cost_streams.test_each_route_takes_its_own_scope_alone"
-        ],
+        "- `unit-cost_v1:read": ["tests.unit.serve.test_unit_cost_streams.test_each_route_takes_its_own_scope_alone"],
         "7. Key lifecycle rules": [
             f"{_AUTH}.test_5_7_the_secret_cannot_be_retrieved",
             f"{_AUTH}.test_5_7_deleting_a_key_ends_the_access_of_everything_that_uses_it",

@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.delivery.embedded import READ_KEY_FILE
-from gateway.insights.finding import STATUSES
-from gateway.insights.tables import InsightRow, put_insight
+from gateway.pipeline.delivery.embedded import READ_KEY_FILE
+from gateway.usage.insights.finding import STATUSES
+from gateway.usage.insights.tables import InsightRow, put_insight
 from tests.conformance.service_interface.endpoints import INSIGHT
 from tests.support.service_process import ServiceProcess
 from tests.unit.local_service.conftest import NOW_MS, Client, ai_envelope, ai_record

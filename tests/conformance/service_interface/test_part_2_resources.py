@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 
 from exporters.secret import Secret
-from gateway.contract.scopes import CATALOGUE, USE_CASES, Fixed, Managed, granted
-from gateway.keys.errors import InvalidKey, NameTaken, NoSuchKey
-from gateway.keys.listing import key_page
-from gateway.keys.record import NOT_IN_USE
+from gateway.access.errors import InvalidKey, NameTaken, NoSuchKey
+from gateway.access.listing import key_page
+from gateway.access.record import NOT_IN_USE
+from gateway.common.contract.scopes import CATALOGUE, USE_CASES, Fixed, Managed, granted
 from gateway.local_service.insights import Insight
 from tests.conformance.service_interface import published
 from tests.unit.local_service.conftest import ADMIN, NOW_MS, Client, Clock

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.contract.scopes import Fixed
-from gateway.keys.errors import NoSuchKey, NotConfirmed
+from gateway.access.errors import NoSuchKey, NotConfirmed
+from gateway.common.contract.scopes import Fixed
 from gateway.local_service.service import Service
 from tests.conformance.service_interface import published
 from tests.conformance.service_interface.endpoints import INSIGHT

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from gateway.contract.scopes import (
+from gateway.access.errors import InvalidKey
+from gateway.common.contract.scopes import (
     CATALOGUE,
     SEND_AI_TELEMETRY,
     SEND_BILLING_DATA,
@@ -17,7 +18,6 @@ from gateway.contract.scopes import (
     decide,
     granted,
 )
-from gateway.keys.errors import InvalidKey
 from gateway.local_service.routes import ROUTES, Route
 from tests.conformance.service_interface import published
 from tests.conformance.service_interface.endpoints import ask, prepared

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gateway.contract.scopes import CATALOGUE, Allowed, Denied, Fixed, catalogue_faults, decide
-from gateway.keys.errors import InvalidKey
+from gateway.access.errors import InvalidKey
+from gateway.common.contract.scopes import CATALOGUE, Allowed, Denied, Fixed, catalogue_faults, decide
 from gateway.local_service.routes import ROUTES
 from tests.conformance.service_interface import published
 from tests.unit.local_service.conftest import ADMIN, Client

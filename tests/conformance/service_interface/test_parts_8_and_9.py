@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.contract.scopes import Fixed, Managed
-from gateway.keys.errors import InvalidKey, NameTaken
-from gateway.lists.conventions import DEFAULT_LIMIT, MAX_LIMIT
+from gateway.access.errors import InvalidKey, NameTaken
+from gateway.common.contract.scopes import Fixed, Managed
+from gateway.common.lists.conventions import DEFAULT_LIMIT, MAX_LIMIT
 from gateway.local_service.routes import ROUTES, Route
 from tests.conformance.service_interface.endpoints import LISTS, prepared
 from tests.unit.local_service.conftest import ADMIN, Client

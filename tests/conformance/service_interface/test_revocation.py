@@ -14,11 +14,11 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.contract.scopes import CATALOGUE, Fixed
-from gateway.keys.store import KeyStore
+from gateway.access.store import KeyStore
+from gateway.common.contract.scopes import CATALOGUE, Fixed
+from gateway.common.storage.database import Database
 from gateway.local_service.routes import ROUTES, Route
 from gateway.local_service.service import Service
-from gateway.storage.database import Database
 from tests.conformance.service_interface.endpoints import INSIGHT, body_of, prepared
 from tests.support.half_sent import HalfSent
 from tests.support.polling import until_true

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from gateway.admin.registry import OPERATIONS
-from gateway.contract.scopes import CATALOGUE
+from gateway.common.contract.scopes import CATALOGUE
 from gateway.local_service.routes import ROUTES
-from gateway.receiver.forwarded import forwarded_routes
-from gateway.receiver.otlp import otlp_routes
-from gateway.receiver.telemetry import telemetry_routes
+from gateway.operate.registry import OPERATIONS
+from gateway.serve.http.forwarded import forwarded_routes
+from gateway.serve.http.telemetry import telemetry_routes
+from gateway.serve.otlp import otlp_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 from tests.conformance.service_interface import published
 from tests.support import scopes_table

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.contract.errors import BadPayload
-from gateway.explain.story import Field, leaves
-from gateway.sources.catalogue import SOURCES
-from gateway.sources.documents import documents_in
+from gateway.common.contract.errors import BadPayload
+from gateway.pipeline.explain.story import Field, leaves
+from gateway.products.catalogue import SOURCES
+from gateway.products.documents import documents_in
 from tests.conformance.corpus.counting import Sent, counted, explained
 from tests.conformance.corpus.explaining import assert_like, check
 from tests.conformance.sources import test_records_again as corpus

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.sources.catalogue import SOURCES
+from gateway.products.catalogue import SOURCES
 from tests.conformance.corpus.coming_again import assert_come_through
 from tests.conformance.corpus.counting import Sent, counted
 from tests.support.corpus import CORPUS

@@ -11,9 +11,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.contract.errors import BadPayload
-from gateway.receiver.content_encoding import DECODERS
-from gateway.sources.catalogue import SOURCES
+from gateway.common.contract.errors import BadPayload
+from gateway.products.catalogue import SOURCES
+from gateway.serve.content_encoding import DECODERS
 from tests.support.corpus import CORPUS, scenarios
 from tests.support.grammars import json_text, protobuf, values
 from tests.support.grammars.coding import Chunks, Deflate, Zstd, plain_of_chunks

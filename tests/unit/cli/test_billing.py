@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.storage.database import Database
-from gateway.usage import rollups
+from gateway.common.storage.database import Database
+from gateway.usage.sums import rollups
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.ports import free_port
-from tests.unit.billing.rig import call, count
+from tests.unit.usage.billing.rig import call, count
 
 
 @pytest.fixture

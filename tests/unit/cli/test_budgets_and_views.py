@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.storage.database import Database
-from gateway.usage import rollups
-from gateway.usage.tally import HOUR_MS
+from gateway.usage.sums import rollups
+from gateway.usage.sums.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 from spool.data_dir import make_data_dir
 from tests.support.commands import Ended, run_telemetry_gateway
-from tests.unit.usage.test_tally import counted, record
+from tests.unit.usage.sums.test_tally import counted, record
 
 Run = Callable[..., Ended]
 

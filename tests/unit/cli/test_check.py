@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.mcp import route
 from gateway.app import Gateway
 from gateway.cli.start_checks import StartChecks
+from gateway.common.contract.errors import CannotStart
 from gateway.config.loader import load_config
-from gateway.contract.errors import CannotStart
+from gateway.operate.mcp import route
 from tests.support.commands import run_telemetry_gateway
 from tests.support.running_gateway import options
 

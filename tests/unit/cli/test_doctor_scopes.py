@@ -13,12 +13,12 @@ import pytest
 from exporters.cost_service.liveness import LIVENESS_SCOPE
 from gateway.app import Gateway
 from gateway.cli.status_findings import of_lane, of_liveness, of_status, refusal_remedy
+from gateway.common.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE, PING_SCOPE, Fixed
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import TcpAddress
-from gateway.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE, PING_SCOPE, Fixed
-from gateway.delivery.embedded import CONTROL_SCOPES, MADE_BY
-from gateway.delivery.lanes import FURTHER_NEEDS, LANE_NEEDS, further_without_scope, lanes_without_scope
 from gateway.local_service.service import Service
+from gateway.pipeline.delivery.embedded import CONTROL_SCOPES, MADE_BY
+from gateway.pipeline.delivery.lanes import FURTHER_NEEDS, LANE_NEEDS, further_without_scope, lanes_without_scope
 from tests.support.polling import until_true
 from tests.support.running_gateway import running_gateway
 

@@ -7,17 +7,17 @@ from typing import get_args
 import click
 import pytest
 
-from gateway.budgets.budget import Period
 from gateway.cli import requests
 from gateway.cli.budgets import BUDGET, budgets
 from gateway.cli.devices import CHANGES
 from gateway.cli.groups import Commands
 from gateway.cli.senders import senders
 from gateway.cli.views import VIEW, views
-from gateway.senders.listing import WARNINGS
-from gateway.usage.timespan import Interval
+from gateway.fleet.senders.listing import WARNINGS
+from gateway.usage.budgets.budget import Period
+from gateway.usage.sums.timespan import Interval
 
-HEAVY = ("aiohttp", "pydantic", "sqlite3", "gateway.config.model", "gateway.admin", "gateway.sources")
+HEAVY = ("aiohttp", "pydantic", "sqlite3", "gateway.config.model", "gateway.operate", "gateway.products")
 IMPORTED = """
 import sys
 from gateway.cli.main import main

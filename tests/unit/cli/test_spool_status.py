@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.spool_files import STATUS as SHOW
 from gateway.cli.requests import STATUS, ask
 from gateway.cli.spool import print_tables
 from gateway.config.model import Config
+from gateway.operate.spool_files import STATUS as SHOW
 from tests.support.spool_rig import append, frozen, open_spool
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from gateway.cli.top import Seen, frame
-from gateway.usage.request import GROUPS
+from gateway.usage.sums.request import GROUPS
 
 LANE = {"state": "ok", "pending": 0, "oldest_pending_age_s": None, "delivered": 10, "dead_lettered": 0}
 LANES = ("ai_telemetry", "usage_events", "unit_cost", "devices")

@@ -109,7 +109,7 @@ def test_a_device_does_not_load_what_it_goes_without() -> None:
     """Some ten MiB of a process that shall be small."""
     script = (
         "import sys, gateway.cli.running\n"
-        "from gateway.pricing.prices import Prices\n"
+        "from gateway.usage.pricing.prices import Prices\n"
         "record = {'billed': True, 'usage': {'input_tokens': 1, 'output_tokens': 1}, 'operation': 'chat', 'flags': [],"
         " 'response_model': 'gpt-4o', 'provider': 'openai'}\n"
         "prices = Prices(has_list=False)\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ingest.settlement_pass import SettlementPass
-from gateway.normalise.call import Call
+from gateway.pipeline.settlement_pass import SettlementPass
+from gateway.rules.call import Call
 from spool.errors import SpoolError
 from tests.support.calls import call
 from tests.support.spool_rig import Rig

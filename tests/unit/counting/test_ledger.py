@@ -14,7 +14,7 @@ from gateway.counting.calls.digest import DIGEST_BYTES, LINK_ROW_BYTES, call_ref
 from gateway.counting.calls.ledger import Ledger
 from gateway.counting.calls.resolve import Verdict
 from gateway.counting.calls.rows import MAX_LATE_CHUNKS, LateChunk
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call, link
 from tests.support.growth import assert_linear
 from tests.support.scenarios import ALL

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.counting.calls.order import HOLD_MS, SignalPrecedence
 from gateway.counting.calls.resolve import Fixed, resolve
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 from tests.unit.counting.test_resolve import members, told

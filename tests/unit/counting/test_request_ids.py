@@ -5,7 +5,7 @@ answer's id distinguishes them.
 import pytest
 
 from gateway.counting.calls.digest import DIGEST_BYTES, digest_rows, of_this_size, unpack_fact
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 

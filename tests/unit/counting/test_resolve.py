@@ -16,7 +16,7 @@ from gateway.counting.calls.agreement import (
 )
 from gateway.counting.calls.digest import CallDigest, call_ref, fact_row, split_ref, unpack_fact
 from gateway.counting.calls.resolve import Fixed, Member, Verdict, is_covered, resolve
-from gateway.normalise.call import Call
+from gateway.rules.call import Call
 from tests.support.calls import call
 
 ANTHROPIC = "opentelemetry.instrumentation.anthropic"

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.counting.metrics.grouping import Family
 from gateway.counting.metrics.sources import CALLS, SourceActivity, family_topic, outcome, since_ms
-from gateway.normalise.points import MetricSource
+from gateway.rules.points import MetricSource
 
 CLIENT = Family("meter", 4)
 NOBODY: frozenset[str] = frozenset()

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.counting.calls.digest import call_ref, digest_rows, unpack_fact
 from gateway.counting.calls.stream_parts import MAX_NEAR, StreamParts
-from gateway.ingest.settle import UNFINISHED_SETTLES
-from gateway.normalise.call import Call
+from gateway.pipeline.settle import UNFINISHED_SETTLES
+from gateway.rules.call import Call
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS, call, link, stream_begin, stream_end
 from tests.support.spool_rig import Rig

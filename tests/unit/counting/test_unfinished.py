@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.counting.calls.merge import merge
-from gateway.ingest.settle import UNFINISHED_SETTLES
-from gateway.normalise.call import UNFINISHED, Call
+from gateway.pipeline.settle import UNFINISHED_SETTLES
+from gateway.rules.call import UNFINISHED, Call
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS, call, link
 from tests.support.spool_rig import Rig

@@ -17,11 +17,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.admin.session import TOKEN_FORM
+from gateway.access.key import legacy_fault
 from gateway.cli.main import main
 from gateway.config.loader import load_config
 from gateway.config.model import config_schema
-from gateway.keys.key import legacy_fault
+from gateway.operate.session import TOKEN_FORM
 from tests.support.kubernetes import KubernetesApi
 from tests.support.programs import needs_program
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway.cli.main import main
-from gateway.common.connection_limits import shares_of
+from gateway.common.http.connection_limits import shares_of
 from gateway.common.open_files import OPEN_FILES
 from gateway.config.environment import misspelt_texts
 from gateway.config.model import Limits

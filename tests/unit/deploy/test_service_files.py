@@ -12,10 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from gateway.cli.main import main
-from gateway.common.connection_limits import shares_of
+from gateway.common.http.connection_limits import shares_of
 from gateway.common.open_files import OPEN_FILES
 from gateway.config.model import Limits
-from gateway.receiver.listen import SHUTDOWN_S
+from gateway.serve.listen import SHUTDOWN_S
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"

@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.common.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 

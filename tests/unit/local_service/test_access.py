@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gateway.contract.scopes import CATALOGUE, SEND_AI_TELEMETRY, Managed
+from gateway.common.contract.scopes import CATALOGUE, SEND_AI_TELEMETRY, Managed
 from gateway.local_service.routes import ROUTES, Route
 
 from .conftest import ADMIN, Client, Reply, ai_envelope, ai_record

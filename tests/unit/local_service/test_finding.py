@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.common.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service import finding
 from gateway.local_service.service import Service
-from gateway.usage.tally import HOUR_MS
+from gateway.usage.sums.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 from tests.support.polling import HANGS_S
 from tests.unit.local_service.conftest import ADMIN, NOW_MS, Client, Clock, ai_envelope, ai_record

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from gateway.contract.scopes import INGEST_SCOPE, Fixed
+from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.local_service.idempotency import KEPT_MS
 
 from .conftest import ADMIN, Client, Clock, ai_envelope, ai_record

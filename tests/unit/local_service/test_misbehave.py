@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from gateway.contract.scopes import CATALOGUE, Fixed
+from gateway.common.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service.misbehave import GOOD, Misbehave, Plan, parse_misbehave, plan
 from gateway.local_service.service import Service
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from exporters.otlp.encode import encode_spans
 from tests.conformance.exporters.test_otlp import FULL
-from tests.unit.normalise import log_records, spans
+from tests.unit.rules import log_records, spans
 
 from .conftest import Client, ai_envelope, ai_record
 

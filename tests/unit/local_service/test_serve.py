@@ -5,8 +5,8 @@ answer all the same.
 import sqlite3
 from dataclasses import replace
 
-from gateway.contract.scopes import EVENT_SCOPE, Fixed
-from gateway.keys.record import KeyRecord
+from gateway.access.record import KeyRecord
+from gateway.common.contract.scopes import EVENT_SCOPE, Fixed
 from gateway.local_service.call import Answer, Call
 from gateway.local_service.errors import Invalid
 from gateway.local_service.routes import ROUTES

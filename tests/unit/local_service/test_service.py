@@ -12,12 +12,12 @@ import pytest
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
-from gateway.contract.scopes import Fixed
-from gateway.keys.errors import PepperMismatch
-from gateway.keys.local_key_file import kept_key
+from gateway.access.errors import PepperMismatch
+from gateway.access.local_key_file import kept_key
+from gateway.common.contract.scopes import Fixed
+from gateway.common.storage.database import Database
 from gateway.local_service.service import Service, build_service
 from gateway.local_service.web import CONTEXT
-from gateway.storage.database import Database
 
 from .conftest import Client, Clock, ai_envelope, ai_record
 

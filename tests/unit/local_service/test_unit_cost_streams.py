@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.contract.unit_cost import BLOCKED_MS
+from gateway.common.contract.unit_cost import BLOCKED_MS
 
 from .conftest import Client, Clock
 from .test_unit_cost import BASE, hourly, kept, send, without

@@ -11,13 +11,13 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from gateway.admin.insights import OPERATIONS
-from gateway.contract.scopes import Fixed
-from gateway.insights.finding import STATUSES, Finding
-from gateway.insights.tables import note_findings
+from gateway.common.contract.scopes import Fixed
+from gateway.common.storage.database import Database
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import DATABASE_NAME, Service
-from gateway.storage.database import Database
+from gateway.operate.insights import OPERATIONS
+from gateway.usage.insights.finding import STATUSES, Finding
+from gateway.usage.insights.tables import note_findings
 from tests.support.operations import scopes_of
 
 from .conftest import ADMIN, Client, Clock

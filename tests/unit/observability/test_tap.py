@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.contract.errors import Overloaded
+from gateway.common.contract.errors import Overloaded
 from gateway.observability.tap import MOST_BEHIND, MOST_WAITING, MOST_WATCHERS, Line, Tap, Watcher, line_of
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call

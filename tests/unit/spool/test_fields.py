@@ -56,10 +56,10 @@ def test_a_part_comes_before_its_fields() -> None:
 
 
 def test_an_attribute_that_two_words_of_the_shared_table_claim_is_an_error() -> None:
-    """`gateway.normalise.conventions.shared` checks its table when it is imported."""
-    code = "from gateway.normalise.conventions import who; who.NAMES['more'] = ('gen_ai.usage.raw',)"
+    """`gateway.rules.conventions.shared` checks its table when it is imported."""
+    code = "from gateway.rules.conventions import who; who.NAMES['more'] = ('gen_ai.usage.raw',)"
     ran = subprocess.run(
-        [sys.executable, "-c", f"{code}; import gateway.normalise.conventions.shared"],
+        [sys.executable, "-c", f"{code}; import gateway.rules.conventions.shared"],
         capture_output=True,
         text=True,
         check=False,

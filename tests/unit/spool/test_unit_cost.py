@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.usage_events.events import EventRules
-from gateway.usage_events.intake import Metering
+from gateway.usage.events.events import EventRules
+from gateway.usage.events.intake import Metering
 from spool.dead_letters import Chosen
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST

@@ -15,7 +15,7 @@ from gateway.cli.exporting import write_rows
 from gateway.usage.export import focus
 from gateway.usage.export.files import NoParquet, write_csv, write_ndjson, write_parquet
 from gateway.usage.export.rows import columns, rows_of
-from gateway.usage.figures import COUNTS
+from gateway.usage.sums.figures import COUNTS
 from tests.support.focus import focus_faults
 
 GROUPS = ("provider", "model", "team")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.storage.database import Database
-from gateway.usage import rollups
+from gateway.common.storage.database import Database
 from gateway.usage.reconcile.compare import Difference, differences, family
 from gateway.usage.reconcile.statements import BadStatement, Billed, Statement, read_statement
-from gateway.usage.tally import HOUR_MS
+from gateway.usage.sums import rollups
+from gateway.usage.sums.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 from tests.support.commands import run_telemetry_gateway
-from tests.unit.usage.test_tally import counted, record
+from tests.unit.usage.sums.test_tally import counted, record
 
 DAY_S = 1_767_571_200
 """2026-01-05T00:00:00Z"""

@@ -1,0 +1,260 @@
+"""Bodies about keys: a new key, a change, a deletion; each refused with all its faults at once.
+Pure.
+
+`scopes` and `managed` are the two kinds of grant; a key has exactly one. `labels` and `limits` of a
+change merge into those of the key (RFC 7396): a name sets, null removes, the rest stays. Null in
+any other field equals its absence.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+
+from exporters.secret import Secret
+from gateway.access.errors import InvalidKey
+from gateway.access.key import LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, legacy_fault
+from gateway.access.labels import LABEL_MAX_CHARS, MOST_LABELS, Labels, valid_labels
+from gateway.access.limits import MOST, NO_LIMITS, Limits, valid_limits
+from gateway.access.record import (
+    DESCRIPTION_MAX_CHARS,
+    LEGACY_NAME,
+    NAME_MAX_CHARS,
+    NAME_MIN_CHARS,
+    KeyRecord,
+    edited,
+    valid_description,
+    valid_grant,
+    valid_name,
+    valid_person,
+)
+from gateway.common.body import Body, Fault, Refused
+from gateway.common.contract.scopes import Fixed, Grant, Managed, scope_name, use_case_name
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+def _by(check: Callable[[T], V]) -> AfterValidator:
+    """*check* as a validator that lets null through and words its faults itself."""
+
+    def checked(value: T | None) -> V | None:
+        try:
+            return None if value is None else check(value)
+        except InvalidKey as error:
+            raise Refused(str(error)) from error
+
+    return AfterValidator(checked)
+
+
+def _secret(text: str) -> str:
+    if (fault := legacy_fault(text)) is not None:
+        raise InvalidKey(f"secret: {fault}")
+    return text
+
+
+def _labels(given: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    valid_labels({name: value for name, value in given.items() if value is not None})
+    return given
+
+
+def _limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = NO_LIMITS.as_json().keys()
+    if given.keys() - names:
+        raise InvalidKey(f"limits: an object of {' and '.join(names)} is needed")
+    valid_limits(replace(NO_LIMITS, **given))
+    return given
+
+
+_TEXT = "a text"
+_NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
+_LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
+_LABELS = {"type": ["object", "null"], "maxProperties": MOST_LABELS, "additionalProperties": _LABEL}
+_LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
+_LIMITS = {
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": dict.fromkeys(NO_LIMITS.as_json(), _LIMIT),
+}
+
+Name = Annotated[
+    str | None,
+    _by(valid_name),
+    Field(description=_TEXT, json_schema_extra={"minLength": NAME_MIN_CHARS, "maxLength": NAME_MAX_CHARS}),
+]
+Description = Annotated[
+    str | None,
+    _by(valid_description),
+    Field(description=_TEXT, json_schema_extra={"maxLength": DESCRIPTION_MAX_CHARS}),
+]
+Names = Annotated[list[str] | None, WithJsonSchema(_NAMES), Field(description="a list of names")]
+LabelChanges = Annotated[
+    dict[str, str | None] | None,
+    _by(_labels),
+    WithJsonSchema(_LABELS),
+    Field(description="an object of texts, with null for a label to remove,"),
+]
+LimitChanges = Annotated[
+    dict[str, Any] | None,
+    _by(_limits),
+    WithJsonSchema(_LIMITS),
+    Field(description=f"an object of {' and '.join(NO_LIMITS.as_json())}"),
+]
+Person = Annotated[str | None, _by(valid_person), Field(description="an e-mail or a name of who asks, as text,")]
+
+
+class KeyBody(Body):
+    """Base of the bodies about keys: a refusal names every fault."""
+
+    @classmethod
+    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+        return InvalidKey("; ".join(fault.text for fault in faults))
+
+
+class By(KeyBody):
+    """Who asks, and nothing else."""
+
+    by: Person = None
+
+
+class KeyFields(KeyBody):
+    """What a new key and a change have in common."""
+
+    name: Name = None
+    description: Description = None
+    scopes: Names = None
+    managed: Names = Field(default=None, validate_default=True)
+    labels: LabelChanges = None
+    limits: LimitChanges = None
+    by: Person = None
+
+    @field_validator("managed")
+    @classmethod
+    def _one_sound_grant(cls, managed: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        """A key has scopes or use cases; names are taken as people type them."""
+        if "scopes" in info.data:  # else it is refused already
+            grants = _grants(info.data["scopes"], managed)
+            both = ["scopes, managed: a key has fixed scopes or managed use cases, never both"]
+            faults = [*both[: len(grants) - 1], *(fault for grant in grants for fault in _faults(grant))]
+            faults += cls.faults_without_grant() if not grants else []
+            if faults:
+                raise Refused("; ".join(faults))
+        return managed
+
+    @classmethod
+    def faults_without_grant(cls) -> list[str]:
+        return []
+
+    @property
+    def grant(self) -> Grant | None:
+        return next(iter(_grants(self.scopes, self.managed)), None)
+
+    def labels_on(self, had: Labels) -> Labels:
+        """*had* with the changes. Raises InvalidKey, where together they are too many."""
+        merged = {**had, **(self.labels or {})}
+        return valid_labels({name: value for name, value in merged.items() if value is not None})
+
+    def limits_on(self, had: Limits) -> Limits:
+        return replace(had, **(self.limits or {}))
+
+
+class NewKey(KeyFields):
+    """A key to create; or with `secret`, the one key from before there were several."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "name": "checkout",
+                "managed": ["send-ai-telemetry"],
+                "labels": {"team": "core"},
+                "by": "ops@example.com",
+            }
+        }
+    )
+
+    secret: Annotated[
+        str | None,
+        _by(_secret),
+        Field(
+            description=_TEXT,
+            repr=False,
+            json_schema_extra={"minLength": LEGACY_MIN_CHARS, "maxLength": LEGACY_MAX_CHARS},
+        ),
+    ] = None
+    replace: Annotated[bool, Field(description="true or false")] = False
+    """With `secret`: where a key was imported already, it takes this secret and these rights."""
+    confirmed: Annotated[bool, Field(description="true or false", validate_default=True)] = False
+    """The caller knows which senders the first key refuses."""
+
+    @field_validator("confirmed")
+    @classmethod
+    def _name_fits_secret(cls, confirmed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 a field's value
+        """Judged behind both fields: an imported key has a fixed name, any other needs one."""
+        if "name" in info.data and "secret" in info.data:
+            name, secret = info.data["name"], info.data["secret"]
+            if secret is not None and name not in (None, LEGACY_NAME):
+                raise Refused(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
+            if secret is None and name is None:
+                raise Refused("name: it is needed, with at least 3 characters")
+            if secret is None and info.data.get("replace"):
+                raise Refused("replace: it is for a key with its own secret; give secret, or leave replace out")
+        return confirmed
+
+    @classmethod
+    def faults_without_grant(cls) -> list[str]:
+        return ["scopes, managed: one of them is needed, with at least one entry"]
+
+    @property
+    def legacy_secret(self) -> Secret | None:
+        return None if self.secret is None else Secret(self.secret)
+
+
+class KeyChange(KeyFields):
+    """Fields that are not given stay as they are."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"minProperties": 1, "example": {"limits": {"requests_per_minute": 600}}}
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set - {"by"}:
+            names = [name for name in KeyFields.model_fields if name != "by"]
+            raise Refused(f"nothing is changed: one of {', '.join(names)} is needed")
+        return self
+
+    def apply(self, key: KeyRecord) -> KeyRecord:
+        """*key* with the change. Raises InvalidKey."""
+        return edited(
+            key,
+            name=self.name,
+            description=self.description,
+            grant=self.grant,
+            labels=self.labels_on(key.labels),
+            limits=self.limits_on(key.limits),
+        )
+
+
+class KeyDeletion(KeyBody):
+    """The key's exact name, typed to confirm."""
+
+    name: Annotated[str, Field(description="the key's exact name, to confirm,")]
+    by: Person = None
+
+
+def _grants(scopes: list[str] | None, managed: list[str] | None) -> list[Grant]:
+    found: list[Grant] = []
+    if scopes is not None:
+        found.append(Fixed(frozenset(map(scope_name, scopes))))
+    if managed is not None:
+        found.append(Managed(frozenset(map(use_case_name, managed))))
+    return found
+
+
+def _faults(grant: Grant) -> list[str]:
+    try:
+        valid_grant(grant)
+    except InvalidKey as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,366 @@
+"""Keys in a database file: the life cycle of service-interface part 3.1, and the check of a
+presented secret.
+
+The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`)
+are both this class. Management uses transactions of the database. The check of a request runs on
+the event loop's thread with sqlite3 itself: it reads `data_version` over a read-only connection,
+and reads the table of keys again only when a key has changed. So a key that was disabled or
+deleted, here or in another process, is refused from the next request on, at a cost of a few
+microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, Self
+
+from aiosqlite import Connection
+
+from exporters.secret import Secret
+from gateway.access.errors import InvalidKey
+from gateway.access.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
+from gateway.access.labels import NO_LABELS
+from gateway.access.limits import NO_LIMITS, Limits
+from gateway.access.record import LEGACY_NAME, KeyRecord, Status, Which, edited, valid_key
+from gateway.access.table import (
+    check_pepper,
+    delete,
+    every_key,
+    every_key_with_hash,
+    facts,
+    find,
+    find_legacy,
+    insert,
+    note_access,
+    save,
+    save_secret,
+)
+from gateway.common.contract.scopes import Grant
+from gateway.common.storage.database import Database, read_only, scripts_of
+from gateway.common.storage.errors import DatabaseUnavailable
+
+MIGRATIONS = "gateway.access.migrations"
+_UNKNOWN_HASH = bytes(32)
+"""Compared against when no key has the id, so that an unknown id takes as long as a wrong
+secret.
+"""
+
+
+class Created(NamedTuple):
+    key: KeyRecord
+    secret: Secret
+    """Shown once: nothing can bring it back."""
+
+
+class _Stored(NamedTuple):
+    key: KeyRecord
+    secret_hash: bytes
+
+
+async def make_tables(database: Database) -> None:
+    """Bring the tables of keys to this release."""
+    await database.migrate("keys", scripts_of(MIGRATIONS))
+
+
+class KeyStore:
+    """Open with `KeyStore.open`; close before the database is closed."""
+
+    def __init__(
+        self, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+    ) -> None:
+        self._database = database
+        self._prefix = prefix
+        self._pepper = pepper
+        self._now_ms = now_ms
+        self._random_bytes = random_bytes
+        self._watch: sqlite3.Connection | None = None
+        self._data_version = -1
+        self._generation = -1
+        self._is_fresh = False
+        self._created = 0
+        self._keys: dict[str, _Stored] = {}
+        self._legacy: _Stored | None = None
+        self._accessed: dict[str, int] = {}
+
+    @classmethod
+    async def open(
+        cls, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+    ) -> Self:
+        """The keys in *database*; missing tables are created. Raises PepperMismatch when *pepper*
+        is another file's.
+        """
+        store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
+        await make_tables(database)
+        async with store._change() as connection:
+            await check_pepper(connection, keyed_hash(pepper, "pepper-check"))
+        store._watch = read_only(database.path)
+        return store
+
+    async def create(
+        self,
+        name: str,
+        grant: Grant,
+        *,
+        by: str,
+        description: str = "",
+        labels: Mapping[str, str] = NO_LABELS,
+        limits: Limits = NO_LIMITS,
+    ) -> Created:
+        """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey,
+        NameTaken.
+        """
+        key_id, secret = mint(self._prefix, self._random_bytes)
+        key = self._fresh(key_id, display_form(secret), name, grant, by)
+        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+
+    async def adopt(
+        self,
+        secret: Secret,
+        grant: Grant,
+        *,
+        by: str,
+        description: str = "",
+        labels: Mapping[str, str] = NO_LABELS,
+        limits: Limits = NO_LIMITS,
+    ) -> Created:
+        """Import the single key that was in use before there were several, so that its senders need
+        not change.
+
+        It is listed as `Legacy API Key` and is then a key like the others; its display form shows
+        nothing of the secret. Raises InvalidKey, NameTaken, LegacyKeyExists.
+        """
+        self._hash_of_legacy(secret)
+        key_id = new_id(self._random_bytes)
+        key = replace(self._fresh(key_id, f"legacy_{key_id}", LEGACY_NAME, grant, by), is_legacy=True)
+        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+
+    async def replace_legacy(self, secret: Secret, grant: Grant, *, by: str) -> KeyRecord | None:
+        """Give the imported key this secret and grant; None where none was imported.
+
+        It keeps its id, name, labels, limits and status. Raises InvalidKey.
+        """
+        secret_hash = self._hash_of_legacy(secret)
+        async with self._change() as connection:
+            found = await find_legacy(connection)
+            if found is None or (found[0].grant, found[1]) == (grant, secret_hash):
+                return found and found[0]
+            key = valid_key(replace(found[0], grant=grant, updated_by=by, modified_at_ms=self._now_ms()))
+            await save(connection, key)
+            await save_secret(connection, key.key_id, secret_hash)
+        return self._with_access(key)
+
+    async def edit(
+        self,
+        which: Which,
+        *,
+        by: str,
+        new_name: str | None = None,
+        description: str | None = None,
+        grant: Grant | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> KeyRecord:
+        """Change the given fields. Raises NoSuchKey, InvalidKey, NameTaken."""
+        change = partial(edited, name=new_name, description=description, grant=grant, labels=labels, limits=limits)
+        return await self.revise(which, change, by=by)
+
+    async def revise(self, which: Which, change: Callable[[KeyRecord], KeyRecord], *, by: str) -> KeyRecord:
+        """Replace the key by the result of *change*, in one transaction. Raises as `edit`."""
+        return await self._update(which, by, lambda key: valid_key(change(key)))
+
+    async def disable(self, which: Which, *, by: str) -> KeyRecord:
+        """Refused from the next request on, also on open connections. Raises NoSuchKey."""
+        return await self._set_status(which, "Disabled", by)
+
+    async def enable(self, which: Which, *, by: str) -> KeyRecord:
+        return await self._set_status(which, "Enabled", by)
+
+    async def delete(self, which: Which, *, typed_name: str) -> None:
+        """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey,
+        NotConfirmed.
+        """
+        async with self._change() as connection:
+            await delete(connection, which, typed_name)
+
+    async def list(self) -> list[KeyRecord]:
+        """Every key, by name; Last Accessed includes times that are not flushed yet."""
+        async with self._database.snapshot() as connection:
+            return [self._with_access(key) for key in await every_key(connection)]
+
+    async def show(self, which: Which) -> KeyRecord:
+        """Raises NoSuchKey."""
+        async with self._database.snapshot() as connection:
+            return self._with_access(await find(connection, which))
+
+    def authenticate(self, text: str) -> KeyRecord | None:
+        """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or
+        deleted.
+
+        Its permissions: `scopes.decide(key.grant, scope)`. Raises DatabaseUnavailable.
+        """
+        key_id = parse(self._prefix, text)
+        if key_id is None and legacy_fault(text) is not None:
+            return None
+        self._refresh()
+        stored = self._legacy if key_id is None else self._keys.get(key_id)
+        right = matches(self._pepper, text, stored.secret_hash if stored else _UNKNOWN_HASH)
+        if stored is None or not right or stored.key.status == "Disabled":
+            return None
+        self._accessed[stored.key.key_id] = self._now_ms()
+        return stored.key
+
+    def named(self, name: str) -> KeyRecord | None:
+        """The enabled key of that name, for a sender that proved the name otherwise; None for none.
+
+        Raises DatabaseUnavailable.
+        """
+        self._refresh()
+        for stored in self._keys.values():
+            if stored.key.name == name and stored.key.status == "Enabled":
+                self._accessed[stored.key.key_id] = self._now_ms()
+                return stored.key
+        return None
+
+    def any_enabled(self) -> bool:
+        self._refresh()
+        return any(stored.key.status == "Enabled" for stored in self._keys.values())
+
+    def names(self) -> dict[str, str]:
+        """The stable id that counting uses -> the key's name; as last read when the file cannot be
+        read now.
+        """
+        with suppress(DatabaseUnavailable):
+            self._refresh()
+        return {stored.key.counted_as: stored.key.name for stored in self._keys.values()}
+
+    def ever_created(self) -> bool:
+        """Whether a key was ever created, even if deleted since: open intake ends with the first
+        one.
+        """
+        self._refresh()
+        return self._created > 0
+
+    async def flush_last_accessed(self) -> None:
+        """Write the noted times of access in one transaction; they only move forward. Called about
+        once a minute.
+        """
+        noted, self._accessed = self._accessed, {}
+        if not noted:
+            return
+        try:
+            async with self._database.transaction() as connection:
+                await note_access(connection, noted)
+        except DatabaseUnavailable:
+            self._accessed = noted | self._accessed
+            raise
+
+    async def close(self) -> None:
+        """Flush, and close the connection of the key check."""
+        try:
+            await self.flush_last_accessed()
+        finally:
+            if self._watch is not None:
+                self._watch.close()
+                self._watch = None
+
+    def _fresh(self, key_id: str, display: str, name: str, grant: Grant, by: str) -> KeyRecord:
+        now_ms = self._now_ms()
+        return KeyRecord(
+            key_id=key_id,
+            name=name,
+            description="",
+            grant=grant,
+            status="Enabled",
+            display=display,
+            created_by=by,
+            created_at_ms=now_ms,
+            updated_by=by,
+            modified_at_ms=now_ms,
+            accessed_at_ms=None,
+        )
+
+    def _hash_of_legacy(self, secret: Secret) -> bytes:
+        """Raises InvalidKey for what cannot be a key that is imported."""
+        fault = legacy_fault(secret.reveal())
+        if fault is not None:
+            raise InvalidKey(f"secret: {fault}")
+        return keyed_hash(self._pepper, secret.reveal())
+
+    async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
+        key = valid_key(key)
+        async with self._change() as connection:
+            await insert(connection, key, keyed_hash(self._pepper, secret.reveal()))
+        return Created(key, secret)
+
+    async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
+        return await self._update(which, by, lambda key: replace(key, status=status))
+
+    async def _update(self, which: Which, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
+        async with self._change() as connection:
+            changed = change(await find(connection, which))
+            key = replace(changed, updated_by=by, modified_at_ms=self._now_ms())
+            await save(connection, key)
+        return self._with_access(key)
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[Connection]:
+        """A transaction whose result is in the file itself afterwards, not in the write-ahead log
+        alone.
+
+        A file that was copied or left without that log must not bring a revoked key back, nor open
+        the intake as if no key was ever made.
+        """
+        async with self._database.transaction() as connection:
+            yield connection
+        with suppress(DatabaseUnavailable):  # the change is on disk; the next one, or the end, makes up for this
+            await self._database.checkpoint()
+
+    def _with_access(self, key: KeyRecord) -> KeyRecord:
+        noted_ms = self._accessed.get(key.key_id)
+        return key if noted_ms is None else replace(key, accessed_at_ms=max(noted_ms, key.accessed_at_ms or 0))
+
+    def _refresh(self) -> None:
+        """Read the keys again if one changed. Any commit moves `data_version`, so `generation` is
+        compared next.
+        """
+        if self._watch is None:
+            raise DatabaseUnavailable("the key store is closed")
+        if self._is_fresh:
+            return
+        self._stay_fresh()
+        try:
+            (data_version,) = self._watch.execute("PRAGMA data_version").fetchone()
+            if data_version == self._data_version:
+                return
+            # One snapshot for both, else a change between the two reads would be missed.
+            self._watch.execute("BEGIN")
+            try:
+                self._read_changes(self._watch)
+            finally:
+                self._watch.execute("ROLLBACK")
+            self._data_version = data_version
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a row that holds no JSON
+            self._is_fresh = False
+            raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
+
+    def _stay_fresh(self) -> None:
+        """Requests of one turn of the event loop share one read of `data_version`."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._is_fresh = True
+        loop.call_soon(self._grow_stale)
+
+    def _grow_stale(self) -> None:
+        self._is_fresh = False
+
+    def _read_changes(self, connection: sqlite3.Connection) -> None:
+        generation, self._created = facts(connection)
+        if generation != self._generation:
+            self._keys = {key.key_id: _Stored(key, secret_hash) for key, secret_hash in every_key_with_hash(connection)}
+            self._legacy = next((stored for stored in self._keys.values() if stored.key.is_legacy), None)
+            self._generation = generation

@@ -1,0 +1,107 @@
+"""Pages of a list that is a SQLite table: filtered, sorted and walked by SQLite, so that a page
+reads about a page of rows.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from gateway.common.lists.conventions import MAX_SORT_CHARS, CursorPosition, ListRequest, ListShape, Order, Page
+from gateway.common.lists.keyset import keyset_page
+
+Params = tuple[object, ...]
+_Row = tuple[object, ...]
+"""(sort value, row id, the columns of `select`)"""
+
+
+@dataclass(frozen=True)
+class ListTable:
+    """Where a list's rows are. Every text here is SQL of ours; values of clients only ever travel
+    as parameters.
+    """
+
+    shape: ListShape
+    source: str
+    """Table, with its joins."""
+    row_id: str
+    """Column of the unique integer that settles ties."""
+    expressions: Mapping[str, str]
+    """Sort key or filter -> expression that is never NULL. A text to sort by has at most
+    `MAX_SORT_CHARS` characters: see `cut`.
+    """
+    select: str
+    item_of: Callable[[tuple[object, ...]], object]
+    """The item that a row of `select` becomes."""
+
+    def of(self, part: str) -> "ListTable":
+        """The same table as a list of its own, below *part*: see `ListShape.of`."""
+        return replace(self, shape=self.shape.of(part))
+
+
+def cut(column: str) -> str:
+    """The expression to sort a text by that may be longer than a cursor holds."""
+    return f"substr({column}, 1, {MAX_SORT_CHARS})"
+
+
+def fetch_page(
+    connection: sqlite3.Connection, table: ListTable, request: ListRequest, *, only: str = "1", params: Params = ()
+) -> Page:
+    """The page of the rows for which the SQL condition *only* holds. Called inside a transaction:
+    it runs several queries.
+    """
+    return keyset_page(request, _TableRows(connection, table, request, _filtered(table, request, _Where(only, params))))
+
+
+class _Where(NamedTuple):
+    sql: str
+    params: Params
+
+    def and_(self, sql: str, params: Params) -> "_Where":
+        return _Where(f"{self.sql} AND {sql}", self.params + params)
+
+
+def _filtered(table: ListTable, request: ListRequest, where: _Where) -> _Where:
+    for name, values in request.filters.items():
+        marks = ", ".join("?" * len(values))
+        where = where.and_(f"{table.expressions[name]} IN ({marks})", values)
+    return where
+
+
+@dataclass(frozen=True)
+class _TableRows:
+    connection: sqlite3.Connection
+    table: ListTable
+    request: ListRequest
+    where: _Where
+
+    def count(self) -> int:
+        count = f"SELECT count(*) FROM {self.table.source} WHERE {self.where.sql}"  # noqa: S608 - own SQL
+        (n,) = self.connection.execute(count, self.where.params).fetchone()
+        return int(n)
+
+    def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[_Row]:
+        """Up to *most* rows in *order*, after the position *beyond*."""
+        table, where = self.table, self.where
+        key = table.expressions[self.request.sort.key]
+        if beyond is not None:
+            sign = ">" if order == "asc" else "<"
+            where = where.and_(f"({key}, {table.row_id}) {sign} (?, ?)", beyond)
+        in_order = f"ORDER BY {key} {order}, {table.row_id} {order}"
+        # Sorted by place alone first: what is shown of the other rows stays unread.
+        shown = f"SELECT {table.row_id} FROM {table.source} WHERE {where.sql} {in_order} LIMIT ?"  # noqa: S608 - own SQL
+        return self.connection.execute(
+            f"SELECT {key}, {table.row_id}, {table.select} FROM {table.source} WHERE {table.row_id} IN ({shown}) {in_order}",  # noqa: S608 - own SQL
+            (*where.params, most),
+        ).fetchall()
+
+    def place(self, row: _Row) -> CursorPosition:
+        value, row_id, *_ = row
+        if not isinstance(value, str | int | float) or not isinstance(row_id, int):
+            raise TypeError("a list's sort expression gave NULL")
+        if isinstance(value, str) and len(value) > MAX_SORT_CHARS:
+            raise ValueError("a list sorts by texts that are too long for a cursor")
+        return CursorPosition(value, row_id)
+
+    def item(self, row: _Row) -> object:
+        return self.table.item_of(row[2:])

@@ -1,0 +1,92 @@
+"""Group commit of control.db: changes that wait at the same time share one commit, so a burst costs
+a few syncs.
+
+A change that raises is rolled back to its savepoint; the others of its group are committed.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from gateway.common.storage.database import Database
+
+T = TypeVar("T")
+Change = Callable[[sqlite3.Connection], T]
+
+TOGETHER_MOST = 500
+
+
+class Commits:
+    """One queue of changes. Used on the event loop's thread only."""
+
+    def __init__(self, database: Database, after: Change[Any], committed: Callable[[Any], None]) -> None:
+        """*after* runs at the end of each commit; *committed* receives its result once that is on
+        disk.
+        """
+        self._database = database
+        self._after = after
+        self._committed = committed
+        self._waiting: list[tuple[Change[Any], asyncio.Future[Any]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def commit(self, change: Change[T]) -> T:
+        """Run *change* in the next commit; on disk when this returns. Raises DatabaseUnavailable,
+        and what *change* raises.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((change, future))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        return await future
+
+    async def close(self) -> None:
+        """Return when the queue is empty."""
+        if self._writing is not None:
+            with suppress(asyncio.CancelledError):
+                await self._writing
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting[:TOGETHER_MOST], self._waiting[TOGETHER_MOST:]
+                await self._write_group(group)
+        finally:
+            self._writing = None
+
+    async def _write_group(self, group: list[tuple[Change[Any], asyncio.Future[Any]]]) -> None:
+        try:
+            results, summary = await self._database.write(partial(_run, [change for change, _ in group], self._after))
+        except Exception as error:  # noqa: BLE001 raised to every caller of the group
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        self._committed(summary)
+        for (_, future), result in zip(group, results, strict=True):
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+
+def _run(changes: Sequence[Change[Any]], after: Change[Any], connection: sqlite3.Connection) -> tuple[list[Any], Any]:
+    return [_result_or_error(change, connection) for change in changes], after(connection)
+
+
+def _result_or_error(change: Change[Any], connection: sqlite3.Connection) -> Any:
+    """The result, or the exception; sqlite3's own errors propagate and fail the whole commit."""
+    connection.execute("SAVEPOINT change")
+    try:
+        result = change(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 raised to the caller of the change
+        connection.execute("ROLLBACK TO change")
+        result = error
+    connection.execute("RELEASE change")
+    return result

@@ -1,0 +1,356 @@
+"""The devices of one gateway in control.db: who is known, what waits to be sent, and the figures.
+
+What must be on disk before a sender is answered goes through `Commits`, so a burst of first
+contacts is few syncs. Telemetry of a device that is known costs a look into memory; when it last
+spoke is written down every few seconds.
+"""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
+
+import orjson
+
+from exporters.cost_service.devices import DeviceAnswer
+from gateway.common.contract.errors import NoAnswer
+from gateway.common.storage.database import Database
+from gateway.common.storage.group_commit import Commits
+from gateway.fleet.devices import contacts as taking
+from gateway.fleet.devices import outbox as sending
+from gateway.fleet.devices import rows
+from gateway.fleet.devices.attribution import Labels
+from gateway.fleet.devices.clocks import Now, now_by
+from gateway.fleet.devices.contacts import INSERTS_ALL, Inserts, Moment, Taken
+from gateway.fleet.devices.heartbeat_body import Heartbeat
+from gateway.fleet.devices.outbox import Enrolment, Spoke
+from gateway.fleet.devices.rows import Device, Figures, New
+from gateway.fleet.devices.tables import migrate
+from gateway.fleet.devices.throttling import Budget
+from spool.clock import rfc3339_ms
+
+T = TypeVar("T")
+
+KNOWN_MOST: Final = 50_000
+"""Devices whose telemetry costs no look into the file; of some 200 bytes each."""
+TURNED_AWAY_MOST: Final = 10_000
+TURNED_AWAY_MS: Final = 60_000
+JUDGE_MS: Final = 30_000
+"""Between two looks at who is silent."""
+HOUR_MS: Final = 3_600_000
+
+
+class Ping(Protocol):
+    def __call__(self, device: Device, /) -> Awaitable[dict[str, Any]]: ...
+
+
+class _Known(NamedTuple):
+    device_no: int
+    is_blocked: bool
+    labels: Labels
+
+
+class DeviceStore:
+    """Open with `DeviceStore.open`."""
+
+    def __init__(
+        self,
+        database: Database,
+        gateway_id: str,
+        interval_ms: int,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.gateway_id = gateway_id
+        self.interval_ms = interval_ms
+        """Between heartbeats, where the service does not state."""
+        self.figures: Figures
+        self.states: dict[str, int] = {}
+        """How many devices are in which; as of the last `look_after`."""
+        self.on_due: Callable[[], None] = lambda: None
+        """Called when something may be due."""
+        self.pinging: Ping | None = None
+        """Asks the service."""
+        self._database = database
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._commits = Commits(database, rows.figures, self._counted)
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._spoke: dict[int, int] = {}
+        """Device -> when it spoke last, as far as it is not written down."""
+        self._turned_away: dict[str, int] = {}
+        """Devices that are not enrolled -> until when no one asks."""
+        self._budget: Budget
+        self._silence_seen_ms = 0
+
+    @classmethod
+    async def open(
+        cls,
+        database: Database,
+        *,
+        gateway_id: str,
+        max_new_per_hour: int,
+        interval_ms: int,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> Self:
+        """The devices in *database*, their tables made when missing.
+
+        *now_ms*: the suspend-aware monotonic clock (`spool.age`).
+        """
+        store = cls(database, gateway_id, interval_ms, now_ms, wall_ms)
+        await migrate(database)
+        at_ms = now_ms()
+        used = await database.read(partial(_new_since, at_ms - HOUR_MS))
+        store._budget = Budget(max_new_per_hour, used=used, now_s=at_ms / 1000)
+        await store._commits.commit(sending.free_leases)
+        store.states = await database.read(_states)
+        return store
+
+    async def close(self) -> None:
+        """Write down who spoke, and wait for what is under way."""
+        await self._write_spoken()
+        await self._commits.close()
+
+    def _counted(self, figures: Figures) -> None:
+        self.figures = figures
+
+    # ---- what senders bring
+
+    def strangers(self, device_ids: Iterable[str]) -> list[str]:
+        """Those that memory does not know; the others are noted to have spoken."""
+        now_ms, found = self._now_ms(), []
+        for device_id in device_ids:
+            known = self._known.get(device_id)
+            if known is None:
+                found.append(device_id)
+            elif not known.is_blocked:
+                self._spoke[known.device_no] = now_ms
+        return found
+
+    async def meet(self, strangers: Sequence[New], *, insert: bool = True) -> None:
+        """First contacts by telemetry: on disk, with their enrolments, when this returns; without
+        *insert* only those that are known.
+
+        Raises DatabaseUnavailable.
+        """
+        now_ms = self._now_ms()
+        unknown = [new for new in strangers if self._turned_away.get(new.device_id, 0) <= now_ms]
+        if not unknown:
+            return
+        moment = self._moment()
+        taken = await self._commits.commit(lambda c: [taking.contact(c, new, moment, insert=insert) for new in unknown])
+        for new, each in zip(unknown, taken, strict=True):
+            self._remember(new.device_id, each)
+            if each.state is None:
+                self._turn_away(new.device_id, now_ms)
+        self.on_due()
+
+    def _turn_away(self, device_id: str, now_ms: int) -> None:
+        """Not looked for again at each payload."""
+        if len(self._turned_away) >= TURNED_AWAY_MOST:
+            self._turned_away.clear()
+        self._turned_away[device_id] = now_ms + TURNED_AWAY_MS
+
+    def is_blocked(self, device_id: str) -> bool:
+        """As memory knows it, so after `strangers` and `meet`."""
+        known = self._known.get(device_id)
+        return known is not None and known.is_blocked
+
+    def labels(self, device_id: str) -> Labels:
+        """What the device states of who uses it, as memory knows it; empty for
+        one that memory does not know.
+        """
+        known = self._known.get(device_id)
+        return {} if known is None else known.labels
+
+    async def knows(self, device_id: str) -> bool:
+        return device_id in self._known or await self._database.read(partial(_is_there, device_id))
+
+    async def heartbeat(self, device_id: str, beat: Heartbeat, inserts: Inserts = INSERTS_ALL) -> Taken:
+        moment = self._moment()
+        return await self._take(device_id, lambda c: taking.heartbeat(c, device_id, beat, moment, inserts))
+
+    async def ping(self, device_id: str, *, inserts: bool = True) -> Taken:
+        moment = self._moment()
+        return await self._take(device_id, lambda c: taking.ping(c, device_id, moment, inserts=inserts))
+
+    async def enroll(self, new: New, *, states_kind: bool = True) -> Taken:
+        """*states_kind*: as of `taking.enrolment`."""
+        moment = self._moment()
+        return await self._take(new.device_id, lambda c: taking.enrolment(c, new, moment, states_kind=states_kind))
+
+    async def _take(self, device_id: str, change: Callable[[sqlite3.Connection], Taken]) -> Taken:
+        taken = await self._commits.commit(change)
+        self._remember(device_id, taken)
+        self.on_due()
+        return taken
+
+    def new_device_wait_s(self) -> int | None:
+        """Until another device may come; None when none ever may."""
+        return self._budget.wait_s(self._now_ms() / 1000)
+
+    def _remember(self, device_id: str, taken: Taken) -> None:
+        if taken.state is None or taken.is_clone:
+            return
+        self._turned_away.pop(device_id, None)
+        self._known[device_id] = _Known(taken.device_no, taken.state == "blocked", taken.labels)
+        self._known.move_to_end(device_id)
+        if len(self._known) > KNOWN_MOST:
+            self._known.popitem(last=False)
+
+    def _moment(self) -> Moment:
+        return Moment(self._now_ms(), self.interval_ms, self.gateway_id, self._budget, self.now().ahead_ms)
+
+    def now(self) -> Now:
+        return now_by(self._now_ms(), self._wall_ms())
+
+    def to_wall_ms(self, ms: int) -> int:
+        """A time of the devices, as the wall clock would state it."""
+        return ms + self.now().ahead_ms
+
+    # ---- what goes out
+
+    async def claim(self, most: int, *, again: bool) -> list[Enrolment]:
+        """Enrolments that are due, taken for `sending.LEASE_MS`."""
+        now_ms = self._now_ms()
+        if not await self._database.read(partial(_any_due, now_ms, int(again))):
+            return []  # asking costs no sync
+        return await self._commits.commit(
+            lambda c: sending.claim(c, now_ms, most, again=again, body_of=self._enrolment_body)
+        )
+
+    def _enrolment_body(self, device: Device, enrollment_id: str) -> bytes:
+        body = {
+            "enrollment_id": enrollment_id,
+            "epoch": device.epoch,
+            "device_id": device.sent_id,
+            "instance_id": device.instance_id or self.gateway_id,
+            "kind": device.kind,
+            "first_seen_at": rfc3339_ms(self.to_wall_ms(device.first_seen_ms)),
+            "gateway_id": self.gateway_id,
+            **orjson.loads(device.details),
+        }
+        return orjson.dumps(body)
+
+    async def put_back(self, sent: Enrolment, delay_s: float, *, answered: bool, tried: bool) -> None:
+        due_ms = self._now_ms() + int(delay_s * 1000)
+        await self._commits.commit(lambda c: sending.put_back(c, sent, due_ms, answered=answered, tried=tried))
+
+    async def enrolled(self, sent: Enrolment, answer: DeviceAnswer) -> None:
+        now_ms = self._now_ms()
+        await self._commits.commit(lambda c: sending.enrolled(c, sent, answer, now_ms))
+        if answer.state == "blocked":
+            self._ask_anew(sent.device.device_no)
+        self.on_due()
+
+    async def forbidden(self, device: Device, message: str) -> bool:
+        return await self._commits.commit(lambda c: sending.forbidden(c, device.device_no, message))
+
+    async def lost(self, *, after_no: int = 0) -> Device | None:
+        """One of the devices that the service forgot and that are to be
+        enrolled again, each in its turn.
+        """
+        return await self._database.read(lambda c: sending.lost(c, after_no))
+
+    async def recall(self) -> int:
+        return await self._commits.commit(sending.recall)
+
+    async def due_beats(self, most: int, but_for: Collection[int]) -> list[Device]:
+        now_ms = self._now_ms()
+        return await self._database.read(lambda c: sending.due_beats(c, now_ms, most, but_for))
+
+    async def beaten(self, sent: Device, answer: DeviceAnswer) -> None:
+        now_ms = self._now_ms()
+        await self._commits.commit(lambda c: sending.beaten(c, sent, answer, now_ms))
+        if answer.state == "blocked":
+            self._ask_anew(sent.device_no)
+
+    def _ask_anew(self, device_no: int) -> None:
+        """What memory knows of the device is wrong, under each of its names."""
+        for name in [name for name, known in self._known.items() if known.device_no == device_no]:
+            del self._known[name]
+
+    async def given_up(self, sent: Device) -> None:
+        await self._commits.commit(lambda c: sending.given_up(c, sent))
+
+    async def noted(self, name: str) -> int | None:
+        return await self._database.read(lambda c: rows.noted(c, name))
+
+    async def note(self, name: str, value: int) -> None:
+        await self._commits.commit(lambda c: rows.note(c, name, value))
+
+    # ---- as time goes by
+
+    async def look_after(self, but_for: Collection[int]) -> None:
+        """Write down who spoke, drop heartbeats that are out of date, and judge who is silent.
+
+        *but_for*: their heartbeats are under way.
+        """
+        now_ms, interval_ms = self._now_ms(), self.interval_ms
+        await self._write_spoken()
+        if await self._database.read(partial(_any_late, now_ms, interval_ms)):
+            await self._commits.commit(lambda c: sending.expire_beats(c, now_ms, interval_ms, but_for))
+        if now_ms - self._silence_seen_ms >= JUDGE_MS:
+            self._silence_seen_ms = now_ms
+            await self._commits.commit(lambda c: sending.call_silent(c, now_ms, interval_ms))
+            if await self._commits.commit(lambda c: sending.forget_silent(c, now_ms)):
+                self._known.clear()
+        self.states = await self._database.read(_states)
+
+    async def _write_spoken(self) -> None:
+        spoke, self._spoke = self._spoke, {}
+        if not spoke:
+            return
+        each = [Spoke(*pair) for pair in spoke.items()]
+        try:
+            await self._commits.commit(lambda c: sending.note_spoken(c, each, self.interval_ms))
+        except BaseException:
+            self._spoke = spoke | self._spoke
+            raise
+
+    # ---- an operator's words (`gateway.operate.devices`)
+
+    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._database.read(question)
+
+    async def change(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """What memory knows may be wrong afterwards: it is asked anew."""
+        changed = await self._commits.commit(change)
+        self._known.clear()
+        self.on_due()
+        return changed
+
+    async def ask_service(self, device: Device) -> dict[str, Any]:
+        """What the service states of the device now. Raises NoAnswer."""
+        if self.pinging is None:
+            raise NoAnswer("the lane to the service is not set up yet")
+        return await self.pinging(device)
+
+
+def _is_there(device_id: str, connection: sqlite3.Connection) -> bool:
+    return rows.find(connection, device_id) is not None
+
+
+def _any_due(now_ms: int, again: int, connection: sqlite3.Connection) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM enrolments WHERE due_ms <= ?1 AND lease_ms <= ?1 AND again <= ?2 LIMIT 1", (now_ms, again)
+    )
+    return found.fetchone() is not None
+
+
+def _any_late(now_ms: int, interval_ms: int, connection: sqlite3.Connection) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM devices WHERE beat_due_ms < ? - ifnull(interval_ms, ?) LIMIT 1", (now_ms, interval_ms)
+    )
+    return found.fetchone() is not None
+
+
+def _new_since(since_ms: int, connection: sqlite3.Connection) -> int:
+    (n,) = connection.execute("SELECT count(*) FROM devices WHERE first_seen_ms > ?", (since_ms,)).fetchone()
+    return int(n)
+
+
+def _states(connection: sqlite3.Connection) -> dict[str, int]:
+    return dict(connection.execute("SELECT state, count(*) FROM devices GROUP BY state"))

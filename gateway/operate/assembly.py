@@ -1,0 +1,127 @@
+"""Puts the admin application together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from gateway.access.store import KeyStore
+from gateway.config.model import Config, operators_of
+from gateway.fleet.devices.store import DeviceStore
+from gateway.fleet.senders.activity import Senders
+from gateway.observability.budget_metrics import BudgetCollector
+from gateway.observability.latency import Latencies, register
+from gateway.observability.metrics import StatusCollector
+from gateway.observability.status import StatusReport
+from gateway.observability.tap import Tap
+from gateway.observability.usage_metrics import UsageCollector
+from gateway.operate.backup import BackupSource
+from gateway.operate.dead_letters import DeadLetterRequests
+from gateway.operate.identity import identity_reader
+from gateway.operate.keys import KeyRequests
+from gateway.operate.lanes import Lanes
+from gateway.operate.parts import AdminParts, Running
+from gateway.operate.registry import AdminStores
+from gateway.operate.server import admin_app
+from gateway.operate.session import AdminAccess
+from gateway.pipeline.delivery.embedded import EmbeddedService
+from gateway.serve.authenticator import KeyAuthenticator
+from gateway.serve.receiver import Receiver
+from gateway.usage.billing.requests import BillingRequests, RelayRequests
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.insights.rounds import Rounds
+from gateway.usage.sums.forgetting import UserForgetter
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.views.store import Views
+from spool.store import Spool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """The parts of a gateway that its admin application shows and changes."""
+
+    status: StatusReport
+    latencies: Latencies
+    receiver: Receiver
+    rounds: Rounds
+    budgets: Budgets
+    views: Views
+    spool: Spool
+    lanes: Lanes
+    keys: KeyStore
+    devices: DeviceStore
+    senders: Senders
+    service: EmbeddedService | None
+    """None where the upstream is elsewhere."""
+    usage: UsageQueries
+    users: UserForgetter
+    billing: BillingRequests
+    billing_relay: RelayRequests
+    backup: BackupSource
+
+
+def build_admin(
+    config: Config,
+    behind: Behind,
+    access: AdminAccess,
+    *,
+    running: Callable[[], Running],
+    now_ms: Callable[[], int],
+) -> web.Application:
+    """The application of the admin listener."""
+    status, receiver, rounds, spool, service = (
+        behind.status,
+        behind.receiver,
+        behind.rounds,
+        behind.spool,
+        behind.service,
+    )
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(status, receiver.figures))
+    register(registry, behind.latencies)
+    registry.register(BudgetCollector(behind.budgets))
+    registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
+    operators = operators_of(config)
+    parts = AdminParts(
+        status=status,
+        not_ready=status.not_ready,
+        registry=registry,
+        access=access,
+        unsettled=rounds.unsettled,
+        tap=Tap(spool),
+        gate=KeyAuthenticator(behind.keys),
+        now_ms=now_ms,
+        running=running,
+        operators=operators,
+        identity=identity_reader(config.operator_identity),
+        note_unforeseen=receiver.counts.note_unforeseen,
+    )
+    stores = AdminStores(
+        status=status,
+        keys=KeyRequests(behind.keys, receiver.outcomes.recent.last_hour, operators),
+        service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
+        dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
+        lanes=behind.lanes,
+        devices=behind.devices,
+        insights=rounds,
+        budgets=behind.budgets,
+        views=behind.views,
+        senders=behind.senders,
+        spool=spool,
+        usage=behind.usage,
+        users=behind.users,
+        billing=behind.billing,
+        billing_relay=behind.billing_relay,
+        calls=spool,
+        backup=behind.backup,
+    )
+    address = config.listen.admin
+    is_loopback = address is None or address.is_loopback
+    return admin_app(
+        parts,
+        stores,
+        loopback=is_loopback,
+        has_mcp=config.mcp == "on",
+        body_timeout_s=lambda: receiver.limits.body_timeout_s,
+    )

@@ -1,0 +1,158 @@
+"""Who is admitted to the admin listener: by the name in Host, and by the role that a row needs.
+
+A credential is checked when the head came, and again when the body is there. So a key that was
+disabled, deleted or edited in between, or a session that ended, has no effect any more.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from gateway.common.contract.errors import Forbidden, Unauthenticated
+from gateway.common.http.http_connection import note_admitted
+from gateway.operate.operation import AnyOperation
+from gateway.operate.pages import PageRoute
+from gateway.operate.parts import ADMITS, BY, PARTS, ROLE, owner_of
+from gateway.operate.request_body import BodyReader
+from gateway.operate.role import Role
+from gateway.operate.session import SAFE_METHODS
+from gateway.operate.site.registry import ACTIONS, VIEWS
+from gateway.operate.site.shell import login_page, wants_html
+from gateway.serve.authenticator import credential, host_name, is_loopback_host
+
+Row = PageRoute | AnyOperation
+
+_PAGE: Final = {("GET", view.path) for view in VIEWS} | {("POST", action.path) for action in ACTIONS}
+
+
+def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
+    """Refuses names that are not ours: a page whose DNS name was turned to this
+    address must not read from it.
+    """
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        hosts = request.headers.getall("Host", ("",))
+        if not all(is_loopback_host(host) or (not loopback and is_own_host(host, host_names)) for host in hosts):
+            raise Forbidden("the Host header is not a name of this listener")
+        return await handler(request)
+
+    return guard
+
+
+def is_own_host(host: str, host_names: AbstractSet[str]) -> bool:
+    """An address, which no DNS name can stand for, or a configured name."""
+    name, port_ok = host_name(host)
+    try:
+        ip_address(name)
+    except ValueError:
+        return port_ok and name.lower() in host_names
+    return port_ok
+
+
+class AccessRules:
+    """What each row of the listener needs."""
+
+    def __init__(self, rows: Sequence[Row], *, loopback: bool) -> None:
+        self._rows: dict[tuple[str, str], Row] = {(row.method, row.path): row for row in rows}
+        self._open = {row.path for row in rows if row.open == "everywhere" or (loopback and row.open)}
+
+    def admits(self, request: web.Request) -> bool:
+        """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
+        return self.is_open(request) or self.admits_role(request) or self.admits_key(request)
+
+    def admits_again(self, request: web.Request) -> None:
+        """As `admits`, later. Raises Unauthenticated where it does not any more."""
+        if not self.admits(request):
+            raise Unauthenticated("the credential was revoked while the request was under way", reason="revoked")
+
+    def only_reads(self, request: web.Request) -> bool:
+        """Whether the request's row changes nothing, so its answer may still be refused."""
+        row = self._rows.get(row_of(request))
+        return row is not None and row.only_reads
+
+    def is_open(self, request: web.Request) -> bool:
+        """By the path alone: a probe's is open to every method, so that a wrong one is 405."""
+        return request.path in self._open or row_of(request)[1] in self._open
+
+    def admits_role(self, request: web.Request) -> bool:
+        """By token or session; a person whom the connection names has no higher role than is
+        configured.
+
+        Raises Forbidden for one of a lower role than the row needs, and Unauthenticated for two
+        tokens.
+        """
+        parts = request.app[PARTS]
+        role, row = parts.access.role_of(request), self._rows.get(row_of(request))
+        if role is None:
+            return False
+        if (person := parts.identity(request)) is not None:
+            request[BY] = person
+            role = min(role, Role.OPERATOR if parts.operators.role_of(person) == "operator" else Role.VIEWER)
+        request[ROLE] = role
+        if row is not None and role < row.role:
+            raise Forbidden(f"this needs the {row.role.name.lower()}'s token, or a login with it")
+        return True
+
+    def admits_key(self, request: web.Request) -> bool:
+        """By an inbound key with the row's scope. Raises Unauthenticated, Forbidden,
+        DatabaseUnavailable.
+        """
+        row, gate = self._rows.get(row_of(request)), request.app[PARTS].gate
+        scope = None if row is None else row.scope
+        if scope is None or gate is None or credential(request.headers) is None:
+            return False
+        key = gate.admit(request.headers, scope)
+        if key is None:
+            return False
+        request[BY] = key.name
+        return True
+
+
+def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
+    """The middleware that admits by *rules*; a browser without a credential gets the form to log
+    in.
+
+    What only reads may take long, so its credential is checked once more before the answer goes
+    out. A stream checks it itself (`is_still_admitted`).
+    """
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if rules.admits(request):
+            if not rules.is_open(request):
+                note_admitted(request)
+            if request.match_info.http_exception is not None:  # no such route, whatever the body is
+                return await handler(request)
+            request[ADMITS] = rules.admits
+            async with bodies.reading(request, owner_of(request)):
+                rules.admits_again(request)
+                response = await handler(request)
+            if rules.only_reads(request) and not response.prepared:
+                rules.admits_again(request)
+            return response
+        if is_of_page(request) and request.method in SAFE_METHODS and wants_html(request):
+            message = "This page needs a token of this gateway, or a one-time link."
+            return login_page(message, HTTPStatus.UNAUTHORIZED, then=request.path_qs)
+        raise Unauthenticated("the admin token is needed, in the Authorization header")
+
+    return guard
+
+
+def row_of(request: web.Request) -> tuple[str, str]:
+    """(method, path template) of the request's route; HEAD is the GET without its body. The
+    template is empty where no route matched.
+    """
+    resource = request.match_info.route.resource
+    method = "GET" if request.method == "HEAD" else request.method
+    return method, "" if resource is None else resource.canonical
+
+
+def is_of_page(request: web.Request) -> bool:
+    """Whether a view or a form of the page has the request's route."""
+    return row_of(request) in _PAGE

@@ -1,0 +1,115 @@
+"""Every operation of the admin listener that takes and answers JSON, and the
+stores that they work on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from gateway.operate import (
+    backup,
+    billing,
+    budgets,
+    calls,
+    costs,
+    dead_letters,
+    devices,
+    insights,
+    keys,
+    lanes,
+    senders,
+    spool_files,
+    usage,
+    users,
+    views,
+)
+from gateway.operate.backup import BackupSource
+from gateway.operate.dead_letters import DeadLetterRequests
+from gateway.operate.devices import Devices
+from gateway.operate.insights import Insights
+from gateway.operate.keys import KeyOperation, KeyRequests
+from gateway.operate.lanes import Lanes
+from gateway.operate.operation import AnyOperation, Operation
+from gateway.operate.senders import SenderSource
+from gateway.operate.spool_files import SpoolFiles, StatusSource
+from gateway.usage.billing.requests import BillingRequests, RelayRequests
+from gateway.usage.budgets.book import Budgets
+from gateway.usage.sums.forgetting import UserForgetter
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.views.store import Views
+from spool.store import SettledReader
+
+S = TypeVar("S")
+
+SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_service, keys.OPERATIONS))
+
+OPERATIONS: Final[tuple[AnyOperation, ...]] = (
+    spool_files.STATUS,
+    *usage.OPERATIONS,
+    *costs.OPERATIONS,
+    *calls.OPERATIONS,
+    *users.OPERATIONS,
+    *billing.OPERATIONS,
+    *billing.RELAY_OPERATIONS,
+    *insights.OPERATIONS,
+    *budgets.OPERATIONS,
+    *views.OPERATIONS,
+    *keys.OPERATIONS,
+    *SERVICE_KEY_OPERATIONS,
+    *devices.OPERATIONS,
+    *senders.OPERATIONS,
+    *dead_letters.OPERATIONS,
+    *lanes.OPERATIONS,
+    *spool_files.OPERATIONS,
+    *backup.OPERATIONS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminStores:
+    """What the operations work on; an operation without its store is not served."""
+
+    status: StatusSource
+    keys: KeyRequests | None = None
+    service_keys: KeyRequests | None = None
+    """Those of the embedded local service; None where it is not embedded."""
+    dead_letters: DeadLetterRequests | None = None
+    lanes: Lanes | None = None
+    devices: Devices | None = None
+    insights: Insights | None = None
+    budgets: Budgets | None = None
+    views: Views | None = None
+    senders: SenderSource | None = None
+    spool: SpoolFiles | None = None
+    usage: UsageQueries | None = None
+    users: UserForgetter | None = None
+    billing: BillingRequests | None = None
+    billing_relay: RelayRequests | None = None
+    calls: SettledReader | None = None
+    backup: BackupSource | None = None
+
+    def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
+        """Each operation with its store."""
+        yield from _bound((spool_files.STATUS,), self.status)
+        yield from _bound(keys.OPERATIONS, self.keys)
+        yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
+        yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
+        yield from _bound(lanes.OPERATIONS, self.lanes)
+        yield from _bound(devices.OPERATIONS, self.devices)
+        yield from _bound(usage.OPERATIONS, self.usage)
+        yield from _bound(costs.OPERATIONS, self.usage)
+        yield from _bound(calls.OPERATIONS, self.calls)
+        yield from _bound(users.OPERATIONS, self.users)
+        yield from _bound(billing.OPERATIONS, self.billing)
+        yield from _bound(billing.RELAY_OPERATIONS, self.billing_relay)
+        yield from _bound(insights.OPERATIONS, self.insights)
+        yield from _bound(budgets.OPERATIONS, self.budgets)
+        yield from _bound(views.OPERATIONS, self.views)
+        yield from _bound(senders.OPERATIONS, self.senders)
+        yield from _bound(spool_files.OPERATIONS, self.spool)
+        yield from _bound(backup.OPERATIONS, self.backup)
+
+
+def _bound(operations: Sequence[Operation[S, Any]], store: S | None) -> Iterator[tuple[AnyOperation, S]]:
+    if store is not None:
+        yield from ((operation, store) for operation in operations)

@@ -1,0 +1,66 @@
+"""Delivery: what came in and what became of it, each lane, dead letters by reason, the spool."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from gateway.observability.metrics import LANE_OUTCOMES, Status
+from gateway.observability.waiting_metrics import edge_parts, waiting_note
+from gateway.operate.parts import PARTS
+from gateway.operate.site.verdict import adds_up
+from gateway.operate.site.view import View
+
+MOST_REASONS: Final = 50
+LIVENESS: Final[Mapping[str | None, str]] = {
+    "ok": "it answers and accepts a key",
+    "key_rejected_or_scope_missing": "it answers, but refuses the key for the scope insights:read_insights",
+    "unreachable": "it does not answer",
+    "no_key": "unknown. No configured key has the scope insights:read_insights",
+    None: "not checked yet",
+}
+"""What was found of the upstream, in words."""
+
+
+class Identity(NamedTuple):
+    """`received 10 = kept 7 + duplicate 2 + …`"""
+
+    whole: str
+    value: int
+    parts: Mapping[str, int]
+
+    @property
+    def holds(self) -> bool:
+        return self.value == sum(self.parts.values())
+
+
+def delivery(status: Status) -> dict[str, Any]:
+    """The template's context."""
+    edge, lanes = status["edge"], status["lanes"]
+    sums = {outcome: sum(int(lane[outcome]) for lane in lanes.values()) for outcome in LANE_OUTCOMES}
+    reasons = status.get("dead_letters", ())
+    return {
+        "identities": [
+            Identity("received", edge["received"], edge_parts(status)),
+            Identity("kept", sums.pop("kept"), sums),
+        ],
+        "waiting_note": waiting_note(status),
+        "lanes": lanes,
+        "balanced": {name: adds_up(lane) for name, lane in lanes.items()},
+        "outcomes": LANE_OUTCOMES[1:],
+        "resends": status.get("resends", {}),
+        "reasons": reasons[:MOST_REASONS],
+        "further_reasons": max(0, len(reasons) - MOST_REASONS),
+        "spool": status.get("spool"),
+        "billing": status.get("billing"),
+        "billing_relay": status.get("billing_relay", ()),
+        "upstream": status.get("upstream"),
+        "liveness": LIVENESS,
+    }
+
+
+async def load(request: web.Request) -> dict[str, Any]:
+    return delivery(request.app[PARTS].status())
+
+
+VIEW: Final = View(path="/delivery", title="Delivery", template="delivery.html", load=load)

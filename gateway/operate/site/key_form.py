@@ -1,0 +1,70 @@
+"""The form of a key: fields of HTML <-> the body that the operations take. Pure.
+
+Scopes and use cases are boxes, of which the chosen kind counts; labels are lines of `name=value`;
+an empty limit is none.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from multidict import MultiMapping
+
+from gateway.operate.site.view import FormFault
+
+KINDS: Final = ("managed", "scopes")
+LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
+TEXTS: Final = ("name", "description", "kind", "labels", *LIMITS)
+MOST_DIGITS: Final = 18
+
+
+def values_of(key: Mapping[str, Any]) -> dict[str, Any]:
+    """What the form holds for *key*, as the API states it."""
+    limits = key["limits"]
+    return {
+        "name": key["name"],
+        "description": key["description"],
+        "kind": "scopes" if "scopes" in key else "managed",
+        "chosen": " ".join([*key.get("scopes", ()), *key.get("managed", ())]),
+        "labels": "\n".join(f"{name}={value}" for name, value in key["labels"].items()),
+        **{name: "" if limits[name] is None else str(limits[name]) for name in LIMITS},
+    }
+
+
+def typed_of(form: MultiMapping[str]) -> dict[str, str]:
+    """The same of a form that was sent, to show again beside a fault."""
+    texts = {name: form.get(name, "").replace("\r\n", "\n") for name in TEXTS}
+    return {**texts, "chosen": " ".join(value for kind in KINDS for value in form.getall(kind, []))}
+
+
+def body_of(form: MultiMapping[str], typed: Mapping[str, str], had: Mapping[str, str]) -> dict[str, Any]:
+    """The body for a new key, or for a change of one that *had* these labels.
+
+    Raises FormFault for labels that are no lines of `name=value`.
+    """
+    kind = "scopes" if typed["kind"] == "scopes" else "managed"
+    return {
+        "name": typed["name"],
+        "description": typed["description"],
+        kind: form.getall(kind, []),
+        "labels": {**dict.fromkeys(had), **labels_in(typed)},
+        "limits": {name: limit_in(typed[name].strip()) for name in LIMITS},
+    }
+
+
+def labels_in(typed: Mapping[str, str]) -> dict[str, str]:
+    labels = {}
+    for number, line in enumerate(typed["labels"].split("\n"), 1):
+        if line.strip():
+            name, is_pair, value = line.partition("=")
+            if not is_pair:
+                fault = f"line {number}: name=value is needed"
+                raise FormFault("Nothing was changed. See the fields marked below.", {"labels": fault}, typed)
+            labels[name.strip()] = value.strip()
+    return labels
+
+
+def limit_in(text: str) -> int | str | None:
+    """None where it is empty; a text that is no number stays one, which is refused."""
+    if not text:
+        return None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else text

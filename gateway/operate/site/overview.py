@@ -1,0 +1,85 @@
+"""The overview: whether all is well, and what AI costs, over time and by whom."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from gateway.observability.metrics import Status
+from gateway.observability.waiting_metrics import waiting_note
+from gateway.operate.parts import PARTS
+from gateway.operate.site.usage_answers import NO_USAGE, Usage, UsageAnswers
+from gateway.operate.site.usage_figures import (
+    Row,
+    charts_of,
+    cost_of,
+    every_bucket,
+    headline,
+    row_of,
+    table_of,
+)
+from gateway.operate.site.usage_question import RANGES, SHOWN, Question, question_of
+from gateway.operate.site.verdict import faults_of
+from gateway.operate.site.view import View
+from gateway.usage.insights.finding import Insight
+from gateway.usage.sums.figures import Breakdown
+from gateway.usage.sums.grains import Dimension
+
+
+class Table(NamedTuple):
+    """Usage by one dimension."""
+
+    dimension: Dimension
+    title: str
+    rows: tuple[Row, ...]
+    groups: int
+    """Of all groups."""
+    rest: Row | None
+    path: str
+    """Of the list of all."""
+
+
+def overview(
+    status: Status, insights: Sequence[Insight], question: Question, usage: Usage, now_ms: int
+) -> dict[str, Any]:
+    """The template's context."""
+    interval = question.range.interval
+    buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
+    return {
+        "faults": faults_of(status),
+        "waiting_note": waiting_note(status),
+        "open_insights": len(insights),
+        "nothing_received": not status["edge"]["received"] and usage.total == NO_USAGE,
+        "ranges": [(each.title, question.of_range(each).path(), each == question.range) for each in RANGES],
+        "filters": [(each.text, question.without(each.dimension).path()) for each in question.filters],
+        "sums": usage.total,
+        "cost": cost_of(usage.total),
+        "headline": headline(usage.total),
+        "charts": charts_of(buckets, usage.total, interval) if usage.total != NO_USAGE else [],
+        "interval": interval,
+        "over_time": table_of(buckets),
+        "tables": [table_by(question, dimension, found) for dimension, found in usage.by.items()],
+        "counted_ms": usage.counted_through_ms,
+        "fresh_in_s": usage.fresh_in_s,
+    }
+
+
+def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Table:
+    rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
+    others = found.count - len(rows)
+    name = f"{others:,} more" if others > 0 else "other"
+    rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
+    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.path("/usage", by=dimension))
+
+
+async def load(request: web.Request) -> dict[str, Any]:
+    """Raises BadPayload, DatabaseUnavailable."""
+    parts = request.app[PARTS]
+    now_ms = parts.now_ms()
+    question = question_of(list(request.query.items()))
+    usage = await request.app[ANSWERS].answer(question, now_ms)
+    return overview(parts.status(), await parts.unsettled(), question, usage, now_ms)
+
+
+ANSWERS: Final = web.AppKey("answers", UsageAnswers)
+VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load)

@@ -1,0 +1,41 @@
+"""The views and forms of the page, in the order of the navigation."""
+
+from typing import Final
+
+from gateway.operate.site import (
+    budgets,
+    connect,
+    dead_letters,
+    delivery,
+    devices,
+    insights,
+    keys,
+    overview,
+    senders,
+    settings,
+    usage,
+    views,
+)
+from gateway.operate.site.view import Action, View
+
+VIEWS: Final[tuple[View, ...]] = (
+    overview.VIEW,
+    usage.VIEW,
+    *views.VIEWS,
+    *budgets.VIEWS,
+    delivery.VIEW,
+    senders.VIEW,
+    *devices.VIEWS,
+    *insights.VIEWS,
+    *dead_letters.VIEWS,
+    *keys.VIEWS,
+    settings.VIEW,
+    *connect.VIEWS,
+)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *devices.ACTIONS,
+    *insights.ACTIONS,
+    *dead_letters.ACTIONS,
+    *keys.ACTIONS,
+    *connect.ACTIONS,
+)

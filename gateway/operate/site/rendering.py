@@ -1,0 +1,59 @@
+"""Templates -> HTML, every value escaped where it is put in, without control characters: names of
+models and reasons come from senders and from the upstream.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.common.printable import KEPT, harmless
+from gateway.operate.site import words
+from gateway.operate.site.assets import ASSETS
+from gateway.usage.sums.figures import money_text
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def shown(value: object) -> object:
+    """What is put into a page for *value*. What is markup already was made of values that were."""
+    return harmless(value, KEPT) if type(value) is str else value
+
+
+TEMPLATES: Final = Environment(
+    finalize=shown,
+    loader=PackageLoader("gateway.operate.site"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+TEMPLATES.filters.update(
+    number=words.number,
+    words=words.words,
+    age=words.age,
+    duration=words.duration,
+    size=words.size,
+    when=words.when,
+    money=words.money,
+    exact=money_text,
+    rfc3339=words.rfc3339,
+)
+TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """The HTML of *template*, a file in `templates/`. Raises UndefinedError for a name that the
+    context lacks.
+    """
+    return TEMPLATES.get_template(template).render(context)
+
+
+def html(text: str, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(text=text, status=status, content_type="text/html")

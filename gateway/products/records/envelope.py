@@ -1,0 +1,47 @@
+"""What one gateway sends another: the envelope `ai-telemetry/1` of the service's
+contract around records. Pure.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from gateway.common.contract.ai_telemetry import ENVELOPE_SCHEMA
+from gateway.products.documents import Document, documents_in
+from gateway.products.items import at
+
+_INDEX: Final = re.compile(r"records\[(\d+)\]")
+
+
+def opened(documents: Iterable[Document]) -> Iterator[Document]:
+    """The records of each envelope; any other document as it is."""
+    for document in documents:
+        value = document.value
+        if isinstance(value, dict) and value.get("schema") == ENVELOPE_SCHEMA:
+            records = value.get("records")
+            if isinstance(records, list):
+                for index, record in enumerate(records):
+                    yield Document(at(document.position, f"records[{index}]"), record)
+            else:
+                yield Document(at(document.position, "records"), records)
+        else:
+            yield document
+
+
+def index_of(position: str) -> int | None:
+    """Which record of an envelope stands at *position*; None where it is of no
+    envelope, or of one beside others.
+    """
+    found = _INDEX.match(position)
+    return None if found is None else int(found[1])
+
+
+def positions_in(body: bytes) -> dict[str, list[str]]:
+    """Record id -> where the records of that id stand in the envelope *body*, in order."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for position, value in opened(documents_in(body).found):
+        record_id = value.get("record_id") if isinstance(value, dict) else None
+        if isinstance(record_id, str):
+            found[record_id].append(position)
+    return found

@@ -1,0 +1,137 @@
+"""Which sums are kept of an hour and of a day, and how many series of each. Pure.
+
+A grain keeps some dimensions and sums over the others, so that a question about one dimension reads
+few rows. Bounds limit the series of one grain in one hour or day. A series beyond
+them is folded step by step: into one whose dimensions of `FINE` are "other", then into one whose
+dimensions are all "other", then into one whose currency is "other", whose cost is then unknown. So
+every count and every sum of tokens stays exact, and every sum of money up to the last step.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from operator import mul
+from typing import Final, Literal, NamedTuple, get_args
+
+from gateway.usage.sums.tally import CALLS, COST, COST_WORDS, WITHOUT_COST, Sums
+
+Dimension = Literal[
+    "provider", "model", "team", "project", "user", "device_id", "service_name", "key", "operation", "source"
+]
+DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
+COLUMNS: Final[tuple[str, ...]] = (*DIMENSIONS, *COST_WORDS)
+"""What a row of a grain is of."""
+CURRENCY: Final = len(DIMENSIONS)
+
+HOUR: Final = 1
+DAY: Final = 24
+UNKNOWN_ID: Final = 0
+OTHER_ID: Final = 1
+FORGOTTEN_ID: Final = 2
+"""Ids that are no names; those of names begin above 15."""
+
+Ids = tuple[int, ...]
+"""Of names, as `COLUMNS` has them; 0 for a dimension that the grain sums over."""
+
+MANY: Final = frozenset[Dimension]({"user", "device_id"})
+FINE: Final = frozenset[Dimension]({"project", "user", "device_id", "service_name", "key"})
+
+
+class Grain(NamedTuple):
+    id: int
+    """On disk: never changes."""
+    dimensions: frozenset[Dimension]
+    most_of_day: int
+    """Series of one day. Folded series come on top, half as many at most."""
+    most_of_hour: int = 0
+    """0: no hours are kept."""
+
+    def most(self, span: int) -> int:
+        return self.most_of_hour if span == HOUR else self.most_of_day
+
+
+def _of(grain_id: int, *dimensions: Dimension, most_of_day: int) -> Grain:
+    return Grain(grain_id, frozenset(dimensions), most_of_day)
+
+
+SERIES: Final = Grain(0, frozenset(DIMENSIONS), 4000, most_of_hour=1000)
+TOTAL: Final = Grain(1, frozenset(), 1000, most_of_hour=1000)
+GRAINS: Final = (
+    TOTAL,
+    _of(2, "provider", most_of_day=200),
+    _of(3, "provider", "model", most_of_day=1000),
+    _of(4, "team", most_of_day=1000),
+    _of(5, "project", most_of_day=1000),
+    _of(6, "user", most_of_day=2000),
+    _of(7, "device_id", most_of_day=2000),
+    _of(8, "service_name", most_of_day=1000),
+    _of(9, "key", most_of_day=1000),
+    _of(10, "operation", most_of_day=100),
+    _of(11, "source", most_of_day=100),
+    SERIES,
+)
+"""From the coarsest to the finest."""
+
+
+def grain_for(dimensions: Collection[Dimension], span: int) -> Grain:
+    """The coarsest grain of *span* that keeps *dimensions*."""
+    return next(grain for grain in GRAINS if grain.most(span) and grain.dimensions.issuperset(dimensions))
+
+
+def by_grain(series: Mapping[Ids, Sums], span: int) -> Iterator[tuple[Grain, Mapping[Ids, Sums]]]:
+    """The full *series* of one period, by each grain that *span* has. Coarse grains are added up
+    from few series: without user and device, which have most names.
+    """
+    few = projected(series, frozenset(DIMENSIONS) - MANY)
+    for grain in GRAINS:
+        if grain.most(span):
+            is_fine = grain.dimensions & MANY
+            yield grain, projected(series if is_fine else few, grain.dimensions)
+
+
+def projected(series: Mapping[Ids, Sums], dimensions: Collection[Dimension]) -> Mapping[Ids, Sums]:
+    """*series* added up by *dimensions*; the ids of the others are 0."""
+    if len(dimensions) == len(DIMENSIONS):
+        return series
+    mask = (*(int(name in dimensions) for name in DIMENSIONS), 1, 1)
+    found: dict[Ids, Sums] = {}
+    for ids, sums in series.items():
+        add_up(found, tuple(map(mul, ids, mask)), sums)
+    return found
+
+
+def folds(grain: Grain, span: int) -> Iterator[tuple[Collection[str], int]]:
+    """The steps by which series beyond the bound are folded: the columns that become "other", and
+    how many series the period may have then.
+    """
+    most = grain.most(span)
+    yield (), most
+    if 0 < len(grain.dimensions & FINE) < len(grain.dimensions):
+        yield grain.dimensions & FINE, most + most // 4
+    elif "model" in grain.dimensions:
+        yield ("model",), most + most // 4
+    yield grain.dimensions, most + most // 2
+    yield (*grain.dimensions, "currency"), 1 << 62
+
+
+def folded(ids: Ids, columns: Collection[str]) -> Ids:
+    """*ids* with "other" in *columns*."""
+    return tuple(OTHER_ID if name in columns else each for name, each in zip(COLUMNS, ids, strict=True))
+
+
+def without_cost(sums: Sums) -> Sums:
+    """*sums* of an unknown cost."""
+    changed = [*sums]
+    changed[COST], changed[WITHOUT_COST] = 0, sums[CALLS]
+    return changed
+
+
+def add_up(into: dict[Ids, Sums], ids: Ids, sums: Sums) -> None:
+    """Add *sums* to those of *ids*; unknown adds nothing, and unknown to unknown stays unknown."""
+    mine = into.get(ids)
+    if mine is None:
+        into[ids] = [*sums]
+        return
+    for column, value in enumerate(sums):
+        if value:
+            mine[column] = value + (mine[column] or 0)
+        elif value is not None and mine[column] is None:
+            mine[column] = 0

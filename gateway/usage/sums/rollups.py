@@ -1,0 +1,241 @@
+"""Usage by hour and day in control.db, for questions about cost. Functions run in the caller's
+transaction.
+
+Hours are kept for `KEPT_HOURS`, UTC days for `KEPT_DAYS`. Bounds: on the series of each period
+(`grains.py`), on all rows (`MOST_HOUR_ROWS`, `MOST_DAY_ROWS`) and on names (`names.py`). Beyond the
+bound on rows the oldest hours are deleted, down to `LEAST_HOURS`, and the oldest days are folded as
+series are; the sums of a day never change by that. At worst some 150 MiB.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from gateway.common.storage.database import Database, scripts_of
+from gateway.usage.sums import names
+from gateway.usage.sums.figures import COUNTS
+from gateway.usage.sums.grains import (
+    COLUMNS,
+    DAY,
+    FINE,
+    GRAINS,
+    HOUR,
+    OTHER_ID,
+    Grain,
+    Ids,
+    add_up,
+    by_grain,
+    folded,
+    folds,
+    without_cost,
+)
+from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
+
+KEPT_HOURS: Final = 35 * 24
+LEAST_HOURS: Final = 9 * 24
+KEPT_DAYS: Final = 400
+MOST_HOUR_ROWS: Final = 500_000
+MOST_DAY_ROWS: Final = 800_000
+REST: Final = 10**12
+"""Parts of `cost_micro` that `cost_rest` counts."""
+
+MOST_COUNT: Final = 2**43
+"""Of one row: 8.8e12 tokens. As many rows as there may be add up within 64 bits."""
+MOST_MICRO: Final = 10**18
+"""1e12 units of money, of one row."""
+_PERIOD = ("span", "grain", "hour")
+_ALL = (*_PERIOD, *COLUMNS, *COUNTS, "cost_micro", "cost_rest")
+_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {MOST_COUNT})" for name in COUNTS[:INPUT])
+_TOKENS = ", ".join(
+    f"{name} = coalesce(min({name} + excluded.{name}, {MOST_COUNT}), {name}, excluded.{name})"
+    for name in COUNTS[INPUT:]
+)
+_ADD = (
+    f"INSERT INTO usage_rollups ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608 - own SQL
+    f" ON CONFLICT DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
+    f" cost_micro = max(-{MOST_MICRO}, min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {MOST_MICRO})),"
+    f" cost_rest = (cost_rest + excluded.cost_rest) % {REST}"
+)
+_ONE_PERIOD = "FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?"
+_FIND = f"SELECT {', '.join(COLUMNS)} {_ONE_PERIOD}"
+_READ = f"SELECT {', '.join((*COLUMNS, *COUNTS))}, cost_micro, cost_rest {_ONE_PERIOD}"
+_MOST_FOLDS_AT_ONCE = 40
+
+
+async def make_rollup_tables(database: Database) -> None:
+    """Raises DatabaseUnavailable."""
+    await database.migrate("usage_rollups", scripts_of("gateway.usage.sums.rollup_migrations"))
+
+
+def add(
+    connection: sqlite3.Connection,
+    sums: Mapping[Key, Sums],
+    *,
+    now_hour: int,
+    kept_hour: int | None = None,
+    is_other: str | None = None,
+) -> None:
+    """Add *sums* to the hours and days that are kept; and delete what is too old at *kept_hour*, by
+    default *now_hour*. The name *is_other* is no name: it stands for series beyond a bound.
+    """
+    kept_hour = now_hour if kept_hour is None else kept_hour
+    by_ids = _numbered(connection, sums, is_other)
+    hours: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    for key, ids in by_ids:
+        if key.hour > kept_hour - KEPT_HOURS:
+            add_up(hours[key.hour], ids, sums[key])
+        if key.hour > kept_hour - KEPT_DAYS * DAY:
+            add_up(days[key.hour // DAY * DAY], ids, sums[key])
+    for span, periods in ((HOUR, hours), (DAY, days)):
+        for hour, series in periods.items():
+            for grain, of_grain in by_grain(series, span):
+                add_series(connection, span, grain, hour, of_grain)
+    _note_changes(connection, days, now_hour)
+    _delete_old(connection, kept_hour)
+    _keep_room(connection, now_hour)
+
+
+def note_as_of(connection: sqlite3.Connection, as_of_ms: int) -> None:
+    """All calls whose outcome was final at that time are counted."""
+    connection.execute("UPDATE usage_rollup_state SET as_of_ms = ?", (as_of_ms,))
+
+
+def take_over(connection: sqlite3.Connection, kept: Mapping[Key, Sums], *, now_hour: int) -> None:
+    """Add the usage that an earlier release *kept*, once."""
+    (is_kept,) = connection.execute("SELECT is_history_kept FROM usage_rollup_state").fetchone()
+    if not is_kept:
+        add(connection, kept, now_hour=now_hour, is_other=OTHER)
+        connection.execute("UPDATE usage_rollup_state SET is_history_kept = 1")
+
+
+def hours_from(connection: sqlite3.Connection, now_hour: int) -> int:
+    """The first hour that is kept as an hour."""
+    (kept_from,) = connection.execute("SELECT hours_from FROM usage_rollup_state").fetchone()
+    return max(int(kept_from), now_hour - KEPT_HOURS + 1)
+
+
+def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
+    """The ids of each series. Users and devices, of which there are most, take numbers last."""
+    words = {word for key in sums for word in (key.currency, key.cost_source)}
+    few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
+    many = {name for key in sums for name in (key.user, key.device_id)}
+    ids = names.ids_of(connection, words, most=names.MOST_NAMES_WITH_CURRENCIES)
+    ids |= names.ids_of(connection, few - {is_other})
+    ids |= names.ids_of(connection, many - {is_other}, most=names.MOST_NAMES_WITH_MANY)
+    if is_other is not None:
+        ids[is_other] = OTHER_ID
+    return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
+
+
+def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
+    """Add *series* to one period; those beyond its bound are folded."""
+    (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
+    if held + len(series) > grain.most(span):
+        series = _within_bounds(connection, span, grain, hour, series)
+    connection.executemany(_ADD, ((span, grain.id, hour, *ids, *_cells(sums)) for ids, sums in series.items()))
+
+
+def _cells(sums: Sums) -> list[int | None]:
+    """*sums* as a row holds them; beyond its bounds is the bound."""
+    counts = [None if count is None else min(count, MOST_COUNT) for count in sums[:COST]]
+    micro, rest = divmod(sums[COST] or 0, REST)
+    return [*counts, max(-MOST_MICRO, min(micro, MOST_MICRO)), rest]
+
+
+def _within_bounds(
+    connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]
+) -> dict[Ids, Sums]:
+    held = set(connection.execute(_FIND, (span, grain.id, hour)))
+    kept: dict[Ids, Sums] = {}
+    beyond: dict[Ids, Sums] = dict(series)
+    for columns, most in folds(grain, span):
+        waiting, beyond = beyond, {}
+        for ids, sums in waiting.items():
+            key = folded(ids, columns)
+            fits = key in held or len(held) < most
+            add_up(kept if fits else beyond, key, without_cost(sums) if "currency" in columns else sums)
+            if fits:
+                held.add(key)
+    return kept
+
+
+def _note_changes(connection: sqlite3.Connection, days: Iterable[int], now_hour: int) -> None:
+    """Usage was added to *days*, which are named by their first hour."""
+    connection.execute(
+        "UPDATE usage_rollup_state SET counted_from = ? WHERE counted_from IS NULL", (now_hour // DAY * DAY,)
+    )
+    connection.executemany(
+        "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT DO UPDATE SET revision = revision + 1",
+        [(day,) for day in days],
+    )
+
+
+def _delete_old(connection: sqlite3.Connection, now_hour: int) -> None:
+    _delete_hours(connection, HOUR, now_hour - KEPT_HOURS)
+    _delete_hours(connection, DAY, now_hour - KEPT_DAYS * DAY - DAY)
+    for table in ("usage_folded", "usage_days"):
+        connection.execute(f"DELETE FROM {table} WHERE hour <= ?", (now_hour - KEPT_DAYS * DAY - DAY,))  # noqa: S608 - own SQL
+
+
+def _delete_hours(connection: sqlite3.Connection, span: int, through_hour: int) -> None:
+    grains = [(span, grain.id, through_hour) for grain in GRAINS if grain.most(span)]
+    connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", grains)
+
+
+def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
+    """Once an hour: keep the bounds on rows."""
+    (checked_hour,) = connection.execute("SELECT room_checked FROM usage_rollup_state").fetchone()
+    if checked_hour == now_hour:
+        return
+    connection.execute("UPDATE usage_rollup_state SET room_checked = ?", (now_hour,))
+    _trim_hours(connection, now_hour)
+    for _ in range(_MOST_FOLDS_AT_ONCE):
+        if row_count(connection, DAY) <= MOST_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
+            break
+
+
+def row_count(connection: sqlite3.Connection, span: int) -> int:
+    """Sums of so many hours each that are kept."""
+    (rows,) = connection.execute("SELECT count(*) FROM usage_rollups WHERE span = ?", (span,)).fetchone()
+    return int(rows)
+
+
+def _trim_hours(connection: sqlite3.Connection, now_hour: int) -> None:
+    """Delete the oldest hours while there are too many rows, a day at a time."""
+    for kept_hours in range(KEPT_HOURS - DAY, LEAST_HOURS - 1, -DAY):
+        if row_count(connection, HOUR) <= MOST_HOUR_ROWS:
+            return
+        _delete_hours(connection, HOUR, now_hour - kept_hours)
+        connection.execute(
+            "UPDATE usage_rollup_state SET hours_from = max(hours_from, ?)", (now_hour - kept_hours + 1,)
+        )
+
+
+def _fold_oldest_day(connection: sqlite3.Connection, now_hour: int) -> bool:
+    """Fold the day that was folded least and is oldest among these; False when none is left."""
+    found = connection.execute(
+        "SELECT day.hour, ifnull(level, 0) FROM (SELECT DISTINCT hour FROM usage_rollups WHERE span = ? AND grain = 1) day"
+        " LEFT JOIN usage_folded USING (hour) WHERE ifnull(level, 0) < 2 AND day.hour < ? ORDER BY 2, 1 LIMIT 1",
+        (DAY, now_hour - DAY),
+    ).fetchone()
+    if found is None:
+        return False
+    hour, level = found
+    for grain in GRAINS:
+        if columns := grain.dimensions & FINE if level == 0 else grain.dimensions:
+            _fold_day(connection, grain, hour, columns)
+    connection.execute("INSERT OR REPLACE INTO usage_folded VALUES (?, ?)", (hour, level + 1))
+    return True
+
+
+def _fold_day(connection: sqlite3.Connection, grain: Grain, hour: int, columns: Collection[str]) -> None:
+    period = (DAY, grain.id, hour)
+    series: dict[Ids, Sums] = {}
+    width = len(COLUMNS)
+    for row in connection.execute(_READ, period).fetchall():
+        *counts, micro, rest = row[width:]
+        add_up(series, folded(row[:width], columns), [*counts, micro * REST + rest])
+    connection.execute(f"DELETE {_ONE_PERIOD}", period)
+    add_series(connection, DAY, grain, hour, series)

@@ -1,0 +1,73 @@
+"""Rows of `usage_rollups` that answer a question, as SQL; used within the caller's snapshot."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from gateway.usage.sums.figures import COUNTS, Cells, money
+from gateway.usage.sums.grains import COLUMNS, OTHER_ID, UNKNOWN_ID, Dimension, grain_for
+from gateway.usage.sums.names import Name, ids_asked, names_of
+from gateway.usage.sums.timespan import Segment
+
+Filters = Mapping[Dimension, Collection[Name]]
+"""A call has any of the names of each dimension."""
+Value = int | str | None
+
+_NUMBERS: Final = (*COUNTS, "cost_micro", "cost_rest")
+_MONEY: Final = ("cost_micro / 1000000", "cost_micro % 1000000", "cost_rest")
+"""In parts, so that no sum exceeds 64 bits."""
+_SUMS: Final = ", ".join(f"sum({name})" for name in (*COUNTS, *_MONEY))
+_NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))} FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
+_ESTIMATED: Final = "estimated"
+
+
+class Rows:
+    """The rows of *parts* that *where* keeps, separated by *dimensions* at least."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        parts: Sequence[Segment],
+        where: Filters,
+        dimensions: Collection[Dimension] = (),
+    ) -> None:
+        self._connection = connection
+        self._parameters: list[Value] = []
+        columns = ", ".join(("hour", *(name for name in COLUMNS), *_NUMBERS))
+        ids = {name: ids_asked(connection, names) for name, names in where.items()}
+        kept = "".join(f" AND {name} IN ({marks(len(found))})" for name, found in ids.items())
+        selects = []
+        for part in parts:
+            grain = grain_for({*dimensions, *where}, part.span)
+            selects.append(
+                f"SELECT {columns} FROM usage_rollups WHERE span = ? AND grain = ? AND hour >= ? AND hour < ?{kept}"  # noqa: S608 - own SQL
+            )
+            self._parameters += [part.span, grain.id, part.first_hour, part.end_hour]
+            self._parameters += [each for found in ids.values() for each in found]
+        self._from = f"FROM ({' UNION ALL '.join(selects) or _NO_ROWS})"
+
+    def select(self, what: str, rest: str, parameters: Iterable[Value] = ()) -> sqlite3.Cursor:
+        """*rest* begins after FROM, and holds *parameters*."""
+        return self._connection.execute(f"SELECT {what} {self._from} {rest}", (*self._parameters, *parameters))
+
+    def summed(
+        self, *group_by: str, where: str = "", parameters: Iterable[Value] = ()
+    ) -> Iterator[tuple[tuple[int, ...], Cells]]:
+        """The sums by the expressions *group_by* and by currency; *where* holds *parameters*."""
+        width = len(group_by)
+        columns = "".join(f"{expression}, " for expression in group_by)
+        positions = ", ".join(str(n + 1) for n in range(width + 2))
+        found = self.select(
+            f"{columns}currency, cost_source, {_SUMS}", f"{where} GROUP BY {positions}", parameters
+        ).fetchall()
+        names = names_of(self._connection, {each for row in found for each in row[width : width + 2]})
+        for row in found:
+            currency, source = row[width : width + 2]
+            *counts, whole, micro, rest = row[width + 2 :]
+            known = None if currency in {UNKNOWN_ID, OTHER_ID} else str(names[currency])
+            yield row[:width], Cells(counts, known, money(whole * 1_000_000 + micro, rest), names[source] == _ESTIMATED)
+
+
+def marks(count: int) -> str:
+    """That many parameters of SQL."""
+    return ", ".join("?" * count)

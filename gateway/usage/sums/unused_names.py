@@ -1,0 +1,46 @@
+"""Deletes the names that no row of usage has, in small pieces: a commit and a question wait for one
+piece at most.
+
+The rows are read on one snapshot. What they use is a superset of what is used later, as long as no
+usage is added meanwhile; to forget a user only takes a name out of use.
+"""
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from gateway.common.storage.database import Database
+from gateway.usage.sums import names
+from gateway.usage.sums.grains import COLUMNS
+
+ROWS: Final = 5_000
+"""Read at a time: some 10 ms."""
+NAMES: Final = 2_000
+"""Deleted in one commit."""
+PAUSE_S: Final = 0.01
+"""Between two pieces."""
+_READ: Final = f"SELECT {', '.join(COLUMNS)} FROM usage_rollups"  # noqa: S608 - own SQL
+
+
+async def drop_unused_names(database: Database) -> None:
+    """Where more than half of `MOST_NAMES` are held. The caller adds no usage until this returns.
+
+    Raises DatabaseUnavailable.
+    """
+    if await database.read(names.count) <= names.MOST_NAMES // 2:
+        return
+    unused = sorted(await _unused(database))
+    for start in range(0, len(unused), NAMES):
+        await database.write(partial(names.drop, ids=unused[start : start + NAMES]))
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _unused(database: Database) -> set[int]:
+    unused = await database.read(names.all_ids)
+    async with aclosing(database.pieces(_READ, ROWS)) as pieces:
+        async for rows in pieces:
+            unused.difference_update(chain.from_iterable(rows))
+            await asyncio.sleep(PAUSE_S)
+    return unused

@@ -1,0 +1,68 @@
+"""Bodies that create and change views. Pure."""
+
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import ConfigDict, Field
+
+from gateway.common.body import Body
+from gateway.common.contract.errors import BadPayload
+from gateway.common.lists.conventions import MAX_FILTER_CHARS, ORDERS
+from gateway.common.one_line import OneLine
+from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.request import GROUP_BY, INTERVALS, MOST_GROUPED, OrderBy
+from gateway.usage.sums.saved_filter import SavedFilter
+from gateway.usage.sums.timespan import Interval
+from gateway.usage.views.view import RANGES, Range
+
+GroupBy = Annotated[
+    list[Dimension],
+    Field(
+        min_length=1,
+        max_length=MOST_GROUPED,
+        description=f"a list of 1 to {MOST_GROUPED} of {', '.join(DIMENSIONS)}",
+    ),
+]
+IntervalWord = Annotated[
+    Interval | None, Field(description=f"{' or '.join(INTERVALS)} in place of groups, or null for groups,")
+]
+SortKey = Annotated[OrderBy, Field(description=f"one of {', '.join(get_args(OrderBy))}")]
+SortOrder = Annotated[Literal["asc", "desc"], Field(description=f"one of {', '.join(ORDERS)}")]
+RangeWord = Annotated[Range, Field(description=f"one of {', '.join(RANGES)}")]
+EXAMPLE: Final[dict[str, Any]] = {
+    "name": "Core by model",
+    "filter": {"team": ["core"]},
+    "group_by": ["model"],
+    "range": "this_month",
+}
+
+
+class NewView(Body):
+    """Without more than a name: provider and model in the last 30 days, by cost."""
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
+
+    name: OneLine
+    filter: SavedFilter = Field(default_factory=dict)
+    group_by: GroupBy = Field(default_factory=lambda: list(GROUP_BY))
+    interval: IntervalWord = None
+    sort_key: SortKey = "cost"
+    sort_order: SortOrder = "desc"
+    range: RangeWord = "last_30_days"
+
+
+class ViewChange(NewView):
+    """Absent fields stay."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "example": {"range": "last_month"}})
+
+    name: OneLine = ""
+
+
+def fields_of(body: NewView) -> dict[str, Any]:
+    """The fields that *body* states, of a new view with the defaults. Raises BadPayload."""
+    fields = body.model_dump(exclude_unset=isinstance(body, ViewChange))
+    if not fields:
+        raise BadPayload(f"body: one of {', '.join(ViewChange.model_fields)} is needed")
+    if sum(len(name or "") for names in fields.get("filter", {}).values() for name in names) > MAX_FILTER_CHARS:
+        raise BadPayload(f"filter: at most {MAX_FILTER_CHARS} characters of names can be kept")
+    return fields

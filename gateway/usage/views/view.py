@@ -1,0 +1,130 @@
+"""A view: a question about usage that is kept, with a range that moves with the time. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, Literal, TypedDict, get_args
+
+from gateway.common.contract.json_types import Schema, Time
+from gateway.common.lists.conventions import Order
+from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.saved_filter import Kept, ShownFilter, query_of
+from gateway.usage.sums.timespan import Interval
+from spool.clock import rfc3339_ms
+
+Range = Literal[
+    "today", "yesterday", "last_24_hours", "last_7_days", "last_30_days", "last_90_days", "this_week", "last_week",
+    "this_month", "last_month", "this_quarter", "last_quarter", "this_year",
+]  # fmt: skip
+RANGES: Final[tuple[Range, ...]] = get_args(Range)
+_DAYS: Final[Mapping[str, int]] = {"today": 1, "last_7_days": 7, "last_30_days": 30, "last_90_days": 90}
+"""Today is the last of them."""
+BEYOND_HOURS: Final = frozenset({"last_90_days", "last_month", "this_quarter", "last_quarter", "this_year"})
+"""Ranges that may begin before the hours that are kept
+(`gateway.usage.sums.rollups.KEPT_HOURS`).
+"""
+_MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    view_id: str
+    view_no: int
+    """In the order in which they were made."""
+    name: str
+    filter: Kept
+    group_by: tuple[Dimension, ...]
+    interval: Interval | None
+    """Hours or days in place of groups."""
+    sort_key: OrderBy
+    sort_order: Order
+    range: Range
+    created_at_ms: int
+    created_by: str
+    updated_at_ms: int
+    updated_by: str
+
+
+class ViewJson(TypedDict):
+    id: str
+    name: str
+    filter: ShownFilter
+    """Dimension -> names, null for an unknown one. A call has any of the names of each; an empty
+    object keeps every call."""
+    group_by: Sequence[str]
+    interval: Interval | None
+    """Hours or days in place of groups."""
+    sort_key: str
+    sort_order: Order
+    range: Annotated[str, Schema(examples=("last_7_days", "this_month"))]
+    """UTC; it moves with the time."""
+    created_at: Time
+    created_by: str
+    updated_at: Time
+    updated_by: str
+
+
+class ViewDetail(ViewJson):
+    usage: str
+    """Path and query of the usage that it shows now."""
+
+
+def times_of(name: Range, now_ms: int) -> tuple[datetime, datetime]:
+    """The first moment of the range, and its end (not included), UTC; the end of one that goes on
+    is that of the current hour or day.
+    """
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = today + timedelta(days=1)
+    if name == "last_24_hours":
+        end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        return end - timedelta(hours=24), end
+    if name == "yesterday":
+        return today - timedelta(days=1), today
+    if name in _DAYS:
+        return tomorrow - timedelta(days=_DAYS[name]), tomorrow
+    which, _, unit = name.partition("_")
+    first = today - timedelta(days=today.weekday()) if unit == "week" else _first_of(today, _MONTHS[unit])
+    if which == "this":
+        return first, tomorrow
+    before = first - timedelta(days=1)
+    return (first - timedelta(days=7) if unit == "week" else _first_of(before, _MONTHS[unit])), first
+
+
+def _first_of(day: datetime, months: int) -> datetime:
+    """Of the month, quarter or year that *day* is in."""
+    return day.replace(month=(day.month - 1) // months * months + 1, day=1)
+
+
+def question_of(view: View, now_ms: int) -> list[tuple[str, str]]:
+    """As parameters of `GET /v2/usage`."""
+    since, until = (time.strftime("%Y-%m-%dT%H:%M:%SZ") for time in times_of(view.range, now_ms))
+    what = {"interval": view.interval} if view.interval else {"group_by": ",".join(view.group_by)}
+    key = "start" if view.interval else view.sort_key
+    order = "asc" if view.interval else view.sort_order
+    return [
+        ("from", since),
+        ("to", until),
+        *what.items(),
+        *query_of(view.filter),
+        ("sort_key", key),
+        ("sort_order", order),
+    ]
+
+
+def view_item(view: View) -> ViewJson:
+    return {
+        "id": view.view_id,
+        "name": view.name,
+        "filter": {name: list(names) for name, names in view.filter.items()},
+        "group_by": list(view.group_by),
+        "interval": view.interval,
+        "sort_key": view.sort_key,
+        "sort_order": view.sort_order,
+        "range": view.range,
+        "created_at": rfc3339_ms(view.created_at_ms),
+        "created_by": view.created_by,
+        "updated_at": rfc3339_ms(view.updated_at_ms),
+        "updated_by": view.updated_by,
+    }

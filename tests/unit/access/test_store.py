@@ -1,0 +1,431 @@
+"""The life cycle of service-interface part 3.1 on a real file."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporters.secret import Secret
+from gateway.access.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
+from gateway.access.limits import Limits
+from gateway.access.record import NOT_IN_USE, KeyId
+from gateway.access.store import MIGRATIONS, KeyStore
+from gateway.common.contract.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
+from gateway.common.storage.database import Database, scripts_of
+from gateway.common.storage.errors import DatabaseUnavailable
+
+from .conftest import Clock, open_store
+
+SENDING = Managed(frozenset({SEND_AI_TELEMETRY}))
+READING = Fixed(frozenset({"billing:read_costs", "insights:read_insights"}))
+MAKER, EDITOR = "maker@example.com", "editor@example.com"
+
+
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+async def test_a_new_key_is_enabled_and_has_the_whole_record(keys: KeyStore) -> None:
+    key, secret = await keys.create("gateway eu", READING, by=MAKER, description="reads")
+    assert key.as_json() == {
+        "id": key.key_id,
+        "name": "gateway eu",
+        "description": "reads",
+        "scopes": ["billing:read_costs", "insights:read_insights"],
+        "labels": {},
+        "limits": {"requests_per_minute": None, "bytes_per_minute": None},
+        "status": "Enabled",
+        "display": f"tgk_{key.key_id}_…{secret.reveal()[-4:]}",
+        "created_by": MAKER,
+        "created_at": "2026-01-05T10:00:00.000Z",
+        "updated_by": MAKER,
+        "last_modified": "2026-01-05T10:00:00.000Z",
+        "last_accessed": "Not In Use",
+        "scope_count": 2,
+    }
+    assert await keys.list() == [key]
+    assert await keys.show("gateway eu") == key
+
+
+async def test_a_managed_key_stores_its_use_case_and_not_what_that_grants(keys: KeyStore, tmp_path: Path) -> None:
+    key, _ = await keys.create("sender", SENDING, by=MAKER)
+    assert key.as_json()["managed"] == ["send-ai-telemetry"]
+    assert "scopes" not in key.as_json()
+    assert key.scope_count == 1
+    connection = sqlite3.connect(tmp_path / "control.db")
+    assert connection.execute("SELECT mode, grants FROM keys").fetchall() == [("managed", '["send-ai-telemetry"]')]
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["", "ab", "  ab  ", "a\nb\nc", "x" * 257])
+async def test_a_name_that_breaks_the_rule_is_refused(keys: KeyStore, name: str) -> None:
+    with pytest.raises(InvalidKey, match="name"):
+        await keys.create(name, SENDING, by=MAKER)
+    assert not keys.ever_created()
+
+
+async def test_a_name_is_unique_for_create_and_edit(keys: KeyStore) -> None:
+    await keys.create("one", SENDING, by=MAKER)
+    await keys.create("two", SENDING, by=MAKER)
+    with pytest.raises(NameTaken):
+        await keys.create("one", READING, by=MAKER)
+    with pytest.raises(NameTaken):
+        await keys.edit("two", by=EDITOR, new_name="one")
+    assert [(key.name, key.updated_by) for key in await keys.list()] == [("one", MAKER), ("two", MAKER)]
+
+
+async def test_an_accent_makes_no_second_name_that_looks_the_same(keys: KeyStore) -> None:
+    key, _ = await keys.create("cafe\u0301", READING, by=MAKER)
+    assert key.name == "caf\u00e9"
+    with pytest.raises(NameTaken):
+        await keys.create("caf\u00e9", READING, by=MAKER)
+    await keys.delete(KeyId(key.key_id), typed_name="cafe\u0301")
+
+
+async def test_a_key_needs_a_scope_or_a_use_case_that_exists(keys: KeyStore) -> None:
+    for grant in (Fixed(frozenset()), Managed(frozenset()), Fixed(frozenset({"x:y"})), Managed(frozenset({"x"}))):
+        with pytest.raises(InvalidKey, match=r"scopes|managed"):
+            await keys.create("sender", grant, by=MAKER)
+
+
+async def test_the_secret_opens_the_key_and_is_in_no_file(keys: KeyStore, tmp_path: Path) -> None:
+    key, secret = await keys.create("sender", SENDING, by=MAKER)
+    found = keys.authenticate(secret.reveal())
+    assert found is not None
+    assert found.key_id == key.key_id
+    secret_part = secret.reveal().split("_")[2].encode()
+    assert secret_part not in all_bytes(tmp_path)
+    assert secret_part.decode() not in repr(keys.__dict__)
+
+
+async def test_another_secret_with_a_known_id_opens_nothing(keys: KeyStore, clock: Clock, tmp_path: Path) -> None:
+    other = await Database.open(tmp_path / "other.db")
+    others = await open_store(other, clock)
+    _, foreign = await others.create("sender", SENDING, by=MAKER)
+    await keys.create("sender", SENDING, by=MAKER)
+    assert keys.authenticate(foreign.reveal()) is None
+    await others.close()
+    await other.close()
+
+
+async def test_disabling_and_enabling_count_from_the_next_request_on(keys: KeyStore, clock: Clock) -> None:
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    assert keys.authenticate(secret.reveal())
+    clock.time_ms += 1000
+    disabled = await keys.disable("sender", by=EDITOR)
+    assert (disabled.status, disabled.updated_by, disabled.last_modified) == (
+        "Disabled",
+        EDITOR,
+        "2026-01-05T10:00:01.000Z",
+    )
+    assert keys.authenticate(secret.reveal()) is None
+    assert not keys.any_enabled()
+    await keys.enable("sender", by=EDITOR)
+    assert keys.authenticate(secret.reveal())
+    assert keys.any_enabled()
+
+
+async def test_a_change_by_another_process_counts_from_the_next_request_on(
+    keys: KeyStore, clock: Clock, tmp_path: Path
+) -> None:
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    assert keys.authenticate(secret.reveal())
+    elsewhere = await Database.open(tmp_path / "control.db")
+    other = await open_store(elsewhere, clock)
+    await other.disable("sender", by=EDITOR)
+    assert keys.authenticate(secret.reveal()) is None
+    await other.enable("sender", by=EDITOR)
+    assert keys.authenticate(secret.reveal())
+    await other.delete("sender", typed_name="sender")
+    assert keys.authenticate(secret.reveal()) is None
+    await other.close()
+    await elsewhere.close()
+
+
+async def test_an_edit_changes_what_is_given_and_notes_who_and_when(keys: KeyStore, clock: Clock) -> None:
+    before, secret = await keys.create("sender", SENDING, by=MAKER, description="first")
+    clock.time_ms += 5000
+    after = await keys.edit("sender", by=EDITOR, new_name="sender two", grant=READING)
+    assert (after.name, after.grant, after.description) == ("sender two", READING, "first")
+    assert (after.created_by, after.updated_by) == (MAKER, EDITOR)
+    assert after.modified_at_ms == before.modified_at_ms + 5000
+    found = keys.authenticate(secret.reveal())
+    assert found is not None
+    assert found.grant == READING
+    with pytest.raises(InvalidKey):
+        await keys.edit("sender two", by=EDITOR, new_name="x")
+    with pytest.raises(NoSuchKey):
+        await keys.edit("sender", by=EDITOR, description="gone")
+
+
+async def test_a_key_may_go_from_fixed_to_managed_but_never_has_both(keys: KeyStore) -> None:
+    await keys.create("sender", READING, by=MAKER)
+    both = frozenset({SEND_AI_TELEMETRY, SEND_BILLING_DATA})
+    after = await keys.edit("sender", by=EDITOR, grant=Managed(both))
+    assert after.as_json()["managed"] == ["send-ai-telemetry", "send-billing-data"]
+    assert "scopes" not in after.as_json()
+    assert after.scope_count == 3
+
+
+async def test_deleting_needs_the_exact_name_and_cannot_be_undone(keys: KeyStore) -> None:
+    _, secret = await keys.create("Sender", SENDING, by=MAKER)
+    for typed in ("sender", "Sender ", ""):
+        with pytest.raises(NotConfirmed):
+            await keys.delete("Sender", typed_name=typed)
+    assert keys.authenticate(secret.reveal())
+    await keys.delete("Sender", typed_name="Sender")
+    assert keys.authenticate(secret.reveal()) is None
+    assert await keys.list() == []
+    assert keys.ever_created()
+    with pytest.raises(NoSuchKey):
+        await keys.delete("Sender", typed_name="Sender")
+
+
+async def test_last_accessed_is_the_literal_text_until_first_use_and_then_written_in_one_batch(
+    keys: KeyStore, clock: Clock, database: Database
+) -> None:
+    async def written() -> list[int | None]:
+        rows = await database.read(lambda connection: connection.execute("SELECT accessed_at_ms FROM keys").fetchall())
+        return [row[0] for row in rows]
+
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    assert (await keys.show("sender")).last_accessed == NOT_IN_USE == "Not In Use"
+    for _ in range(50):
+        clock.time_ms += 10
+        keys.authenticate(secret.reveal())
+    assert (await keys.show("sender")).last_accessed == "2026-01-05T10:00:00.500Z"
+    assert await written() == [None]
+    await keys.flush_last_accessed()
+    assert await written() == [clock.time_ms]
+    clock.time_ms -= 3_600_000  # a clock that was set back
+    keys.authenticate(secret.reveal())
+    await keys.flush_last_accessed()
+    assert await written() == [clock.time_ms + 3_600_000]
+
+
+async def test_a_wrong_secret_is_no_access(keys: KeyStore) -> None:
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    await keys.disable("sender", by=EDITOR)
+    keys.authenticate(secret.reveal())
+    assert (await keys.show("sender")).last_accessed == NOT_IN_USE
+
+
+async def test_keys_survive_a_restart_with_their_access_times(database: Database, clock: Clock) -> None:
+    first = await open_store(database, clock)
+    _, secret = await first.create("sender", SENDING, by=MAKER)
+    first.authenticate(secret.reveal())
+    await first.close()
+    second = await open_store(database, clock)
+    assert second.authenticate(secret.reveal())
+    assert (await second.show("sender")).last_accessed == "2026-01-05T10:00:00.000Z"
+    await second.close()
+
+
+async def test_another_pepper_is_refused_at_start_in_place_of_refusing_every_sender(
+    database: Database, clock: Clock
+) -> None:
+    first = await open_store(database, clock)
+    await first.close()
+    with pytest.raises(PepperMismatch):
+        await open_store(database, clock, pepper=b"q" * 32)
+
+
+async def test_the_file_without_its_log_revokes_no_less_and_remembers_that_keys_were_made(
+    keys: KeyStore, clock: Clock, tmp_path: Path
+) -> None:
+    async def told_by_the_file_alone(copy: Path) -> tuple[bool, bool]:
+        shutil.copyfile(tmp_path / "control.db", copy)
+        copied = await Database.open(copy)
+        store = await open_store(copied, clock)
+        state = store.ever_created(), store.authenticate(secret.reveal()) is not None
+        await store.close()
+        await copied.close()
+        return state
+
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    assert await told_by_the_file_alone(tmp_path / "1.db") == (True, True)
+    await keys.disable("sender", by=EDITOR)
+    assert await told_by_the_file_alone(tmp_path / "2.db") == (True, False)
+    await keys.enable("sender", by=EDITOR)
+    await keys.delete("sender", typed_name="sender")
+    assert await told_by_the_file_alone(tmp_path / "3.db") == (True, False)
+
+
+async def test_no_key_is_made_in_a_file_that_was_taken_away(keys: KeyStore, tmp_path: Path) -> None:
+    _, secret = await keys.create("before", SENDING, by=MAKER)
+    (tmp_path / "control.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(DatabaseUnavailable, match=r"control\.db was removed"):
+        await keys.create("after", SENDING, by=MAKER)
+    assert keys.authenticate(secret.reveal()) is not None
+    (tmp_path / "elsewhere.db").rename(tmp_path / "control.db")
+    assert [key.name for key in await keys.list()] == ["before"]
+
+
+async def test_a_row_that_cannot_be_read_refuses_no_key_as_unknown(keys: KeyStore, tmp_path: Path) -> None:
+    _, secret = await keys.create("sender", SENDING, by=MAKER)
+    with closing(sqlite3.connect(tmp_path / "control.db")) as connection, connection:
+        connection.execute("UPDATE keys SET labels = '{'")
+        connection.execute("UPDATE key_facts SET generation = generation + 1")
+    for _ in range(2):  # in one turn of the loop
+        with pytest.raises(DatabaseUnavailable):
+            keys.authenticate(secret.reveal())
+
+
+async def test_labels_and_limits_are_kept_edited_and_given_to_authenticated_senders(
+    keys: KeyStore, database: Database, clock: Clock
+) -> None:
+    made, secret = await keys.create(
+        "sender", SENDING, by=MAKER, labels={"team": "search", "app": "x"}, limits=Limits(60, 1024)
+    )
+    assert list(made.labels) == ["app", "team"]
+    assert made.as_json()["limits"] == {"requests_per_minute": 60, "bytes_per_minute": 1024}
+    with pytest.raises(TypeError):
+        made.labels["team"] = "other"  # type: ignore[index]
+    again = await open_store(database, clock)
+    found = again.authenticate(secret.reveal())
+    assert found == made
+    await again.close()
+    edited = await keys.edit("sender", by=EDITOR, labels={"team": "ads"}, limits=Limits(None, 5))
+    assert (dict(edited.labels), edited.limits) == ({"team": "ads"}, Limits(None, 5))
+    assert keys.authenticate(secret.reveal()) == edited
+    untouched = await keys.edit("sender", by=EDITOR, description="other")
+    assert (untouched.labels, untouched.limits) == (edited.labels, edited.limits)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"": "x"}, {"x": ""}, {"x" * 257: "x"}, {"x": "x" * 257}, {"x": "a\nb"}, {f"l{n}": "x" for n in range(33)}],
+)
+async def test_labels_that_break_the_rule_are_refused(keys: KeyStore, labels: dict[str, str]) -> None:
+    with pytest.raises(InvalidKey, match="labels"):
+        await keys.create("sender", SENDING, by=MAKER, labels=labels)
+    assert await keys.list() == []
+
+
+async def test_every_fault_of_a_new_key_is_reported_at_once(keys: KeyStore) -> None:
+    with pytest.raises(InvalidKey, match=r"name: .*; scopes: .*; labels.*; limits\.bytes_per_minute"):
+        await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=Limits(1, 0))
+
+
+OLD_KEY = (
+    "'0123456789', 'old key', '', 'managed', '[\"send-ai-telemetry\"]', 'Enabled', x'00', 'd', 'm', 1, 'm', 1, NULL"
+)
+"""The values of the first columns that keys had."""
+
+
+async def test_a_file_from_before_labels_and_limits_is_brought_forward(database: Database, clock: Clock) -> None:
+    first, *_ = scripts_of(MIGRATIONS)
+    await database.migrate("keys", [first])
+    await database.write(lambda connection: connection.execute(f"INSERT INTO keys VALUES ({OLD_KEY})"))
+    store = await open_store(database, clock)
+    (key,) = await store.list()
+    assert (key.name, dict(key.labels), key.limits, key.is_legacy) == ("old key", {}, Limits(), False)
+    await store.close()
+
+
+async def test_counting_knows_a_key_by_its_id_and_one_from_before_by_the_name_it_had_then(
+    database: Database, clock: Clock
+) -> None:
+    await database.migrate("keys", scripts_of(MIGRATIONS)[:2])
+    await database.write(
+        lambda connection: connection.execute(f"INSERT INTO keys VALUES ({OLD_KEY}, '{{}}', NULL, NULL, 0)")
+    )
+    store = await open_store(database, clock)
+    new = (await store.create("new key", SENDING, by=MAKER)).key
+    for name in ("old key", "new key"):
+        await store.edit(name, by=EDITOR, new_name=f"{name}, renamed")
+    assert {key.name: key.counted_as for key in await store.list()} == {
+        "old key, renamed": "old key",
+        "new key, renamed": new.key_id,
+    }
+    assert store.names() == {"old key": "old key, renamed", new.key_id: "new key, renamed"}
+    await store.close()
+
+
+async def test_a_key_can_be_named_by_its_id_whatever_it_is_called(keys: KeyStore) -> None:
+    key, secret = await keys.create("sender", SENDING, by=MAKER)
+    which = KeyId(key.key_id)
+    await keys.edit(which, by=EDITOR, new_name=key.key_id)
+    with pytest.raises(NoSuchKey):
+        await keys.show("sender")
+    assert (await keys.disable(which, by=EDITOR)).status == "Disabled"
+    with pytest.raises(NotConfirmed):
+        await keys.delete(which, typed_name="sender")
+    await keys.delete(which, typed_name=key.key_id)
+    assert keys.authenticate(secret.reveal()) is None
+    with pytest.raises(NoSuchKey, match="id"):
+        await keys.show(which)
+
+
+LEGACY = Secret("a-token-that-senders-have-0123")
+
+
+async def test_the_single_key_from_before_is_listed_as_legacy_and_has_the_whole_life_cycle(
+    keys: KeyStore, tmp_path: Path
+) -> None:
+    assert keys.authenticate(LEGACY.reveal()) is None
+    key, _ = await keys.adopt(LEGACY, SENDING, by=MAKER, labels={"from": "before"})
+    assert key.name == "Legacy API Key"
+    assert LEGACY.reveal().encode() not in all_bytes(tmp_path)
+    assert LEGACY.reveal()[-4:] not in key.display
+    assert keys.authenticate(LEGACY.reveal()) == key
+    assert keys.authenticate(LEGACY.reveal() + "x") is None
+    await keys.disable("Legacy API Key", by=EDITOR)
+    assert keys.authenticate(LEGACY.reveal()) is None
+    await keys.enable("Legacy API Key", by=EDITOR)
+    await keys.edit("Legacy API Key", by=EDITOR, new_name="renamed", grant=READING)
+    assert keys.authenticate(LEGACY.reveal())
+    shown = await keys.show("renamed")
+    assert (shown.grant, shown.last_accessed) == (READING, "2026-01-05T10:00:00.000Z")
+    await keys.delete("renamed", typed_name="renamed")
+    assert keys.authenticate(LEGACY.reveal()) is None
+
+
+async def test_there_is_one_legacy_key_and_its_name_is_no_other_keys(keys: KeyStore) -> None:
+    with pytest.raises(InvalidKey, match="Legacy API Key"):
+        await keys.create("Legacy API Key", SENDING, by=MAKER)
+    await keys.create("sender", SENDING, by=MAKER)
+    with pytest.raises(InvalidKey, match="Legacy API Key"):
+        await keys.edit("sender", by=EDITOR, new_name="Legacy API Key")
+    await keys.adopt(LEGACY, SENDING, by=MAKER)
+    await keys.edit("Legacy API Key", by=EDITOR, new_name="renamed")
+    with pytest.raises(LegacyKeyExists):
+        await keys.adopt(Secret("another-token-0123456789"), SENDING, by=MAKER)
+    assert keys.authenticate(LEGACY.reveal()) is not None
+
+
+async def test_an_imported_key_takes_another_secret_and_keeps_the_rest(keys: KeyStore) -> None:
+    assert await keys.replace_legacy(LEGACY, SENDING, by=MAKER) is None
+    await keys.adopt(LEGACY, SENDING, by=MAKER, labels={"from": "before"})
+    before = await keys.show("Legacy API Key")
+    assert await keys.replace_legacy(LEGACY, SENDING, by=EDITOR) == before, "nothing is new"
+    after = await keys.replace_legacy(Secret("another-token-0123456789"), READING, by=EDITOR)
+    assert after == replace(before, grant=READING, updated_by=EDITOR)
+    assert keys.authenticate(LEGACY.reveal()) is None
+    assert keys.authenticate("another-token-0123456789") == after
+    await keys.disable("Legacy API Key", by=EDITOR)
+    await keys.replace_legacy(LEGACY, SENDING, by=MAKER)
+    assert keys.authenticate(LEGACY.reveal()) is None, "an operator disabled it"
+
+
+@pytest.mark.parametrize(
+    "text", ["short", "x" * 257, "with a blank in it", "ümlaut-0123456789", "tgk_0123456789abcdef"]
+)
+async def test_a_text_that_cannot_be_a_key_from_before_is_refused_unquoted(keys: KeyStore, text: str) -> None:
+    with pytest.raises(InvalidKey) as refused:
+        await keys.adopt(Secret(text), SENDING, by=MAKER)
+    assert text not in str(refused.value)
+    with pytest.raises(InvalidKey):
+        await keys.replace_legacy(Secret(text), SENDING, by=MAKER)
+    assert not keys.ever_created()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x" * 100_000, "caf\udce9-0123456789abcdef", "\x00" * 20, "a-token-that-senders-have-0124"]
+)
+async def test_whatever_a_header_holds_opens_no_legacy_key(keys: KeyStore, text: str) -> None:
+    await keys.adopt(LEGACY, SENDING, by=MAKER)
+    assert keys.authenticate(text) is None
