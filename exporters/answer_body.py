@@ -35,8 +35,8 @@ CHARSETS = frozenset(
 
 PROTOBUF_TYPES = frozenset({"application/x-protobuf", "application/protobuf"})
 
-MOST_CODINGS = 4
-MOST_MEMBERS = 64
+MAX_CODINGS = 4
+MAX_MEMBERS = 64
 """Of one gzip body: beyond them it is made to cost work."""
 
 PIECE_BYTES = 64 * 1024
@@ -76,7 +76,7 @@ def read_body(
     """
     names = [name for part in coding.split(",") if (name := part.strip().lower()) not in {"", "identity"}]
     for name in reversed(names) if raw else ():
-        if name not in {"gzip", "x-gzip", "deflate"} or len(names) > MOST_CODINGS:
+        if name not in {"gzip", "x-gzip", "deflate"} or len(names) > MAX_CODINGS:
             return b"", cut or "cannot be unpacked"
         raw, unpacking = _unpacked(raw, most_bytes, is_deflate=name == "deflate")
         cut = cut or unpacking
@@ -152,7 +152,7 @@ def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, 
     if is_deflate:
         window = 15 if raw[0] & 0x0F == zlib.DEFLATED else -15
     text, rest = bytearray(), memoryview(raw)
-    for _ in range(MOST_MEMBERS):
+    for _ in range(MAX_MEMBERS):
         unpacker = zlib.decompressobj(wbits=window)
         try:
             rest = rest[_unpack(unpacker, rest, text, most_bytes) :]

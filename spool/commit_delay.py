@@ -12,7 +12,7 @@ from collections import deque
 
 DELAY_S = 0.002
 """The longest wait, from the first append that waits."""
-MOST_APPENDS = 16
+MAX_APPENDS = 16
 """With so many a commit never waits longer."""
 _OF_LATE = 8
 """The largest of so many commits is what another one waits for at most."""
@@ -32,7 +32,7 @@ class CommitDelay:
     def __init__(self) -> None:
         self._company = 0.0
         """Smoothed number of further appends that commits gained by waiting."""
-        self._sizes = deque([MOST_APPENDS], _OF_LATE)
+        self._sizes = deque([MAX_APPENDS], _OF_LATE)
         self._last_s = float("-inf")
         self._since_probe = 0
         self._waited = False
@@ -41,7 +41,7 @@ class CommitDelay:
     @property
     def enough(self) -> int:
         """With so many appends a commit waits no longer."""
-        return min(max(self._sizes), MOST_APPENDS) if self._to_stretch else MOST_APPENDS
+        return min(max(self._sizes), MAX_APPENDS) if self._to_stretch else MAX_APPENDS
 
     def until_s(self, first_s: float) -> float:
         """When to commit appends of which the first came at *first_s*; in the past: at once."""

@@ -18,7 +18,7 @@ FILES = (
     "spool.", ".spool.", "control.", "service-key", "lock", "reserve", "machine-secret", "user-secret", "admin-"
 )  # fmt: skip
 """How names of the gateway's own files begin; others in the directory are left alone."""
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 def refuse_no_access(data_dir: Path) -> None:
@@ -114,8 +114,8 @@ def _remedy(data_dir: Path, closed: list[Path]) -> str:
 
 def _named(data_dir: Path, paths: list[Path]) -> str:
     names = ["this folder" if path == data_dir else str(path.relative_to(data_dir)) for path in paths]
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _quoted(path: Path) -> str:

@@ -39,7 +39,7 @@ READ_SCOPE = "unit-cost_v1:read_telemetry"
 CREATE_SCOPE = "unit-cost_v1:create_telemetry_stream"
 DELETE_SCOPE = "unit-cost_v1:delete_telemetry_stream"
 RECORDS_BURST = 10_000
-MOST_BASE_RECORDS = 200_000
+MAX_BASE_RECORDS = 200_000
 """A stream that holds more than this is not read: its buckets that began go by `sum`."""
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE_OBJECTS = 8 * 32_768
@@ -190,7 +190,7 @@ class UnitCostExporter:
                 page = base_page(answer, kind)
             except (UnreadableAnswer, AnswerNotUnderstood) as error:
                 return leaves_open(answer.status, error)
-            if page is None or len(base) + len(page[0]) > MOST_BASE_RECORDS or page[1] in cursors:
+            if page is None or len(base) + len(page[0]) > MAX_BASE_RECORDS or page[1] in cursors:
                 return await self._unknown(stream, answer, batch)
             records, cursor = page
             cursors.add(cursor or "")

@@ -39,7 +39,7 @@ _INT64_MASK: Final = (1 << 64) - 1
 _KIND_CLIENT: Final = b"\x30\x03"
 _STATUS_ERROR: Final = b"\x7a\x02\x18\x02"
 _LISTED: Final = frozenset(path[-1] for path in LISTS)
-_MOST_KEYS: Final = 512
+_MAX_KEYS: Final = 512
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
 
 
@@ -135,7 +135,7 @@ class _Keys(dict[str, bytes]):
         path = (*self._above, name)
         is_held = path in OF_ENVELOPE or path in OF_RESOURCE
         key = b"" if is_held else delimited(1, attribute_name(path).encode())
-        if len(self) < _MOST_KEYS:
+        if len(self) < _MAX_KEYS:
             self[name] = key
         return key
 

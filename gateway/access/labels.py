@@ -13,7 +13,7 @@ Labels = Mapping[str, str]
 """Read-only, names in order."""
 
 NO_LABELS: Final[Labels] = MappingProxyType({})
-MOST_LABELS = 32
+MAX_LABELS = 32
 LABEL_MAX_CHARS = 256
 
 
@@ -31,7 +31,7 @@ def label_faults(labels: Mapping[str, str]) -> list[str]:
     """What is wrong, by position: a label's text is the operator's own, but may be long or
     unprintable.
     """
-    many = [f"labels: at most {MOST_LABELS} are allowed"] if len(labels) > MOST_LABELS else []
+    many = [f"labels: at most {MAX_LABELS} are allowed"] if len(labels) > MAX_LABELS else []
     form = f"1 to {LABEL_MAX_CHARS} printable characters are needed"
     names = [f"labels: name {i}: {form}" for i, name in enumerate(labels, 1) if not _is_sound(name)]
     return (

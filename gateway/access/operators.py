@@ -15,7 +15,7 @@ from gateway.common.contract.scopes import quoted
 OPERATOR: Final = "operator"
 """Created By and Updated By of a request that names no one: the admin token is no person's."""
 OperatorRole = Literal["operator", "viewer"]
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 
 
 class Operators:
@@ -37,10 +37,10 @@ class Operators:
             raise InvalidKey("by: the connection is another person's; leave it out")
         person = known if known != OPERATOR else stated or OPERATOR
         if self._roles and self._roles.get(person.casefold()) != "operator":
-            more = f" and {len(self.emails) - MOST_NAMED} more" * (len(self.emails) > MOST_NAMED)
+            more = f" and {len(self.emails) - MAX_NAMED} more" * (len(self.emails) > MAX_NAMED)
             raise InvalidKey(
                 f"by: {quoted(person)} is no operator who may change keys: name one of"
-                f" {', '.join(self.emails[:MOST_NAMED])}{more} (operators, in the configuration)"
+                f" {', '.join(self.emails[:MAX_NAMED])}{more} (operators, in the configuration)"
             )
         return self._written.get(person.casefold(), person)
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJson
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey
 from gateway.access.key import LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, legacy_fault
-from gateway.access.labels import LABEL_MAX_CHARS, MOST_LABELS, Labels, valid_labels
+from gateway.access.labels import LABEL_MAX_CHARS, MAX_LABELS, Labels, valid_labels
 from gateway.access.limits import MOST, NO_LIMITS, Limits, valid_limits
 from gateway.access.record import (
     DESCRIPTION_MAX_CHARS,
@@ -70,7 +70,7 @@ def _limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
 _TEXT = "a text"
 _NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
 _LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
-_LABELS = {"type": ["object", "null"], "maxProperties": MOST_LABELS, "additionalProperties": _LABEL}
+_LABELS = {"type": ["object", "null"], "maxProperties": MAX_LABELS, "additionalProperties": _LABEL}
 _LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
 _LIMITS = {
     "type": ["object", "null"],

@@ -37,7 +37,7 @@ from gateway.operate import senders, spool_files
 from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
 
-SKEW_MOST_S: Final = 60.0
+SKEW_MAX_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
@@ -139,7 +139,7 @@ def of_clock(data_dir: Path) -> Finding:
     summary = read_summary(data_dir)
     noted_ms = None if summary is None else summary.written_ms
     behind_s = 0.0 if noted_ms is None else noted_ms / 1000 - time.time()
-    if behind_s > SKEW_MOST_S:
+    if behind_s > SKEW_MAX_S:
         text = f"{behind_s:.0f} s behind what the spool noted last: it was set back"
         return Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
     return Finding("ok", "clock", "is not behind what the spool noted last")
@@ -214,7 +214,7 @@ async def of_upstream(upstream: Upstream) -> AsyncIterator[Finding]:
             remedy = upstream_remedy(probed.text) or SILENT
             yield Finding("fault", what, f"{upstream.base_url}: {probed.text}; {probed.request}", remedy)
     skew_s = await clock_skew_s(upstream)
-    if skew_s is not None and abs(skew_s) > SKEW_MOST_S:
+    if skew_s is not None and abs(skew_s) > SKEW_MAX_S:
         text = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the upstream's"
         yield Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
     elif skew_s is not None:

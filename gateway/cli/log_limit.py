@@ -15,7 +15,7 @@ import structlog
 
 INTERVAL_S: Final = 60.0
 LIMITED: Final = ("warning", "error", "critical")
-MOST_CAUSES: Final = 1000
+MAX_CAUSES: Final = 1000
 """Remembered; the one that was logged longest ago goes first."""
 
 
@@ -53,7 +53,7 @@ class Repeats:
                 return Line(is_logged=False)
             self._causes[cause] = _Cause(now_s, text)
             self._causes.move_to_end(cause)
-            if len(self._causes) > MOST_CAUSES:
+            if len(self._causes) > MAX_CAUSES:
                 self._causes.popitem(last=False)
             return Line(is_logged=True) if found is None else Line(True, found.repeats, is_first=False)  # noqa: FBT003 its field's name says it
 

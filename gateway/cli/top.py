@@ -30,7 +30,7 @@ from spool.data_lock import held_by
 
 EVERY_S: Final = 2.0
 RECENT_S: Final = 60.0
-MOST_RECENT: Final = 20_000
+MAX_RECENT: Final = 20_000
 """Calls of the last minute that are remembered."""
 ROWS: Final = 4
 """Of models, senders and slowest calls each: all fits 24 lines."""
@@ -47,7 +47,7 @@ class Seen:
     """As `GET /v2/usage` answers; empty before the first answer."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """`received`, and each lane's `delivered`, a second; empty before the second look."""
-    recent: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=MOST_RECENT))
+    recent: deque[tuple[float, Mapping[str, Any]]] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     """(monotonic seconds, line of the tap)."""
     lost: int = 0
     """Calls that the tap did not show."""

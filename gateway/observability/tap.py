@@ -29,12 +29,12 @@ Filters = Mapping[str, AbstractSet[str]]
 """Field of a line -> the values that pass; all of the fields must."""
 
 FILTERS: Final = ("outcome", "provider", "model", "team", "project", "key", "service", "device")
-MOST_WATCHERS: Final = 8
-MOST_WAITING: Final = 1000
+MAX_WATCHERS: Final = 8
+MAX_WAITING: Final = 1000
 """Lines that wait for one watcher; older ones are dropped."""
 LOOK_S: Final = 0.5
 PAGE_BYTES: Final = 64 << 10
-MOST_BEHIND: Final = 200
+MAX_BEHIND: Final = 200
 """Chunks."""
 SHARE: Final = 0.05
 """Of the loop's time."""
@@ -90,7 +90,7 @@ class Watcher:
         for line in lines:
             if passes(line, self._filters):
                 self._waiting.append(line)
-        while len(self._waiting) > MOST_WAITING:
+        while len(self._waiting) > MAX_WAITING:
             self._waiting.popleft()
             self._lost += 1
         if self._waiting or self._lost:
@@ -125,8 +125,8 @@ class Tap:
     @asynccontextmanager
     async def watch(self, filters: Filters) -> AsyncIterator[Watcher]:
         """Lines of what settles from now on. Raises SpoolError; Overloaded for one too many."""
-        if len(self._watchers) >= MOST_WATCHERS:
-            raise Overloaded(f"{MOST_WATCHERS} taps are open already: close one")
+        if len(self._watchers) >= MAX_WATCHERS:
+            raise Overloaded(f"{MAX_WATCHERS} taps are open already: close one")
         watcher = Watcher(filters)
         self._watchers.add(watcher)
         try:
@@ -159,7 +159,7 @@ class Tap:
 
     async def _read_page(self, seq: int) -> tuple[int, float]:
         """The chunk that was reached, and how long to pause."""
-        page = await self._spool.settled_outcomes(AI_TELEMETRY, seq, most_bytes=PAGE_BYTES, most_behind=MOST_BEHIND)
+        page = await self._spool.settled_outcomes(AI_TELEMETRY, seq, most_bytes=PAGE_BYTES, most_behind=MAX_BEHIND)
         began_s = time.perf_counter()
         lines = [line for outcome, record in page.items if (line := line_of(outcome, record)) is not None]
         for watcher in self._watchers:

@@ -22,7 +22,7 @@ from gateway.usage.budgets.listing import (
     state_item,
 )
 
-MOST_ALERTS: Final = 100
+MAX_ALERTS: Final = 100
 """That the answer of one budget shows."""
 
 
@@ -65,7 +65,7 @@ async def one(budgets: Budgets, standing: Standing) -> BudgetAnswer:
     """The budget with its latest alerts."""
     alerts = await budgets.alerts(standing.budget.budget_id)
     item = budget_item(standing, clock_of(budgets))
-    return {"budget": {**item, "alerts": [alert_item(each) for each in alerts[:MOST_ALERTS]]}}
+    return {"budget": {**item, "alerts": [alert_item(each) for each in alerts[:MAX_ALERTS]]}}
 
 
 def clock_of(budgets: Budgets) -> Clock:

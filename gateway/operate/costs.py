@@ -17,7 +17,7 @@ from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import DEFAULT_DAYS, GROUPS
 from gateway.usage.sums.timespan import TimeRange
 
-MOST_NAMES: Final = 100
+MAX_NAMES: Final = 100
 """Of one dimension."""
 ROOT: Final = "costs"
 DIMENSION_LIST: Final = ListShape(
@@ -30,7 +30,7 @@ DIMENSION_LIST: Final = ListShape(
 
 class BillingDimension(TypedDict):
     name: str
-    values: Annotated[list[str], Schema(maxItems=MOST_NAMES)]
+    values: Annotated[list[str], Schema(maxItems=MAX_NAMES)]
     """Those that cost most."""
     value_count: Count
     """Of all that are known, also beyond the first 100."""
@@ -58,7 +58,7 @@ async def dimensions(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
 
 async def names_of(queries: UsageQueries, dimension: Any) -> BillingDimension:
     within = TimeRange.last_days(DEFAULT_DAYS, queries.now_ms())
-    found = await queries.by(dimension, within=within, limit=MOST_NAMES)
+    found = await queries.by(dimension, within=within, limit=MAX_NAMES)
     unknown = await queries.by(dimension, within=within, where={dimension: (Absent.UNKNOWN,)}, limit=1)
     return {
         "name": dimension,

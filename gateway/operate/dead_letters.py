@@ -34,8 +34,8 @@ from spool.dead_letters import Place as BesideLetter
 from spool.record import AI_TELEMETRY, Lane
 from spool.store import DeadLetterSnapshot, DeadLetterStore
 
-MOST_IDS: Final = 1000
-MOST_ID_CHARS: Final = 18
+MAX_IDS: Final = 1000
+MAX_ID_CHARS: Final = 18
 """What SQLite can hold for sure."""
 EARLIEST_MS: Final = -(2**62)
 MOMENT: Final = "a duration such as 2h or 7d, or a time such as 2026-01-05T10:00:00Z,"
@@ -76,8 +76,8 @@ _Text = Annotated[str, Field(min_length=1)]
 _Id = Annotated[int, Field(ge=1, lt=2**63)]
 Texts = Annotated[_Text | list[_Text], Field(description="a text, or a list of texts,")]
 Ids = Annotated[
-    _Id | Annotated[list[_Id], Field(max_length=MOST_IDS)],
-    Field(description=f"a whole number from 1 on, or a list of at most {MOST_IDS},"),
+    _Id | Annotated[list[_Id], Field(max_length=MAX_IDS)],
+    Field(description=f"a whole number from 1 on, or a list of at most {MAX_IDS},"),
 ]
 Moment = Annotated[str | None, AfterValidator(_sound_moment), Field(description=MOMENT, json_schema_extra=_MOMENTS)]
 
@@ -206,7 +206,7 @@ def _filtered(request: ListRequest, now_ms: int) -> Chosen:
 
 async def show(store: DeadLetterRequests, call: Call[None]) -> DeadLetterWithRecord:
     text = call.path["id"]
-    id_ = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_ID_CHARS else 0
+    id_ = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_ID_CHARS else 0
     found = await store.letters.find(Chosen(ids=(id_,)), most=1)
     if not found:
         raise NotFound("no dead letter has this id; it may have been replayed, dropped, or expired")

@@ -19,7 +19,7 @@ HEARTBEAT_S: Final = 15.0
 
 
 async def tap(request: web.Request) -> web.StreamResponse:
-    """Raises BadPayload for a filter that does not exist, Overloaded above `MOST_WATCHERS`."""
+    """Raises BadPayload for a filter that does not exist, Overloaded above `MAX_WATCHERS`."""
     found, filters = request.app[PARTS].tap, filters_of(request)
     if found is None:
         raise NotFound("this listener has no tap")

@@ -13,7 +13,7 @@ from gateway.usage.sums.request import (
     DEFAULT_DAYS,
     GROUPS,
     INTERVALS,
-    MOST_GROUPED,
+    MAX_GROUPED,
     Question,
     buckets_json,
     groups_json,
@@ -77,7 +77,7 @@ PARAMETERS: Final = (
     _parameter("to", "The end (exclusive); without it, now.", _TIME),
     _parameter(
         "group_by",
-        f"Up to {MOST_GROUPED} of {', '.join(DIMENSIONS)}, separated by commas; provider,model without it.",
+        f"Up to {MAX_GROUPED} of {', '.join(DIMENSIONS)}, separated by commas; provider,model without it.",
         {"type": "string", "examples": ["team", "provider,model"]},
     ),
     _parameter("interval", "Hours or UTC days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),

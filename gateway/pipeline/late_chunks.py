@@ -11,7 +11,7 @@ from spool.record import AI_TELEMETRY
 from spool.settling import Evidence
 from spool.store import CountingStore
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 """Kept between two clusters; one cluster may need more for as long as it is decided."""
 CHUNK_BYTES = 500
 """Of one chunk, beside its rows."""
@@ -44,8 +44,8 @@ class LateChunks(Mapping[int, LateChunk | None]):
             self._bytes += _bytes_of(chunk)
 
     def prune(self) -> None:
-        """Forget what is beyond `MOST_BYTES`."""
-        while self._bytes > MOST_BYTES:
+        """Forget what is beyond `MAX_BYTES`."""
+        while self._bytes > MAX_BYTES:
             self._bytes -= _bytes_of(self._chunks.pop(next(iter(self._chunks))))
 
 

@@ -47,9 +47,9 @@ _WORD = re.compile(r"""[^\s"'`{}<>,;!?]+""")
 _NAME = re.compile(r"[\w.:/$#@+=-]{1,256}", re.ASCII)
 _TITLE = re.compile(r"[\w.:/$#@+=~()\[\]-]+(?: [\w.:/$#@+=~()\[\]-]+){1,5}")
 _MAX_TITLE_CHARS = 80
-_MOST_PLAIN_WORDS = 2
+_MAX_PLAIN_WORDS = 2
 """Words without capital or digit: `gemini 2.5 flash` has two; a request has more."""
-_MOST_WORDS_WITHOUT_NUMBER = 3
+_MAX_WORDS_WITHOUT_NUMBER = 3
 _SPOKEN = frozenset(
     {
         "a", "about", "am", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "give", "has",
@@ -238,8 +238,8 @@ def _is_named(words: list[str]) -> bool:
     plain = sum(word.isalpha() and word.islower() for word in bare)
     has_digit = any(char.isdecimal() for word in bare for char in word)
     return (
-        plain <= _MOST_PLAIN_WORDS
-        and (has_digit or len(words) <= _MOST_WORDS_WITHOUT_NUMBER)
+        plain <= _MAX_PLAIN_WORDS
+        and (has_digit or len(words) <= _MAX_WORDS_WITHOUT_NUMBER)
         and _SPOKEN.isdisjoint(word.lower() if len(word) > 1 else word for word in bare)
     )
 

@@ -28,7 +28,7 @@ _VARYING: Final = ("response_id", "request_id", "session")
 """Fields whose texts vary; each by its number."""
 _UNREADABLE: Final = {RAW: "raw_text", OTHER: "other_usage"}
 """Kinds of values that only Python reads."""
-_MOST_COUNTS: Final = 64
+_MAX_COUNTS: Final = 64
 _INT_TAG: Final = "int_value"
 
 Kind = Literal["key", "count", "hole", "behind"]
@@ -71,7 +71,7 @@ def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...]) -> Rol
     kinds = {kind for _, _, kind in (*plan.rest, *plan.lower)}
     refused = next((reason for kind, reason in _UNREADABLE.items() if kind in kinds), "")
     roles = _roles(plan)
-    if sum(role.kind == "count" for role in roles.values()) > _MOST_COUNTS:
+    if sum(role.kind == "count" for role in roles.values()) > _MAX_COUNTS:
         refused = "many_counts"
     return Roles(roles, reads_name=True, refused=refused)
 
@@ -122,14 +122,14 @@ def stand(token: bytes) -> Stand:
 def is_hole(text: str) -> bool:
     """Whether *text* may be any other like it."""
     return (
-        1 <= len(text) <= MOST_HOLE_CHARS
+        1 <= len(text) <= MAX_HOLE_CHARS
         and text.isascii()
         and text not in WORDS
         and all(char.isalnum() or char in "_.:/$#@+=-" for char in text)
     )
 
 
-MOST_HOLE_CHARS: Final = 128
+MAX_HOLE_CHARS: Final = 128
 
 
 class _Count:

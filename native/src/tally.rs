@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-/// A count beyond it is no count (`tally._MOST_COUNT`).
-const MOST_COUNT: u64 = 1 << 40;
+/// A count beyond it is no count (`tally._MAX_COUNT`).
+const MAX_COUNT: u64 = 1 << 40;
 /// Digits of an amount before and after the point: beyond them Python rounds or refuses.
 const WHOLE_DIGITS: usize = 11;
 const ATTO_DIGITS: usize = 18;
 const INPUT_ONLY: [&str; 2] = ["embeddings", "rerank"];
 const HOUR_CHARS: usize = 13;
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 const NAMES: usize = 13;
 
 /// The record is one for Python.
@@ -129,11 +129,11 @@ impl<'a> Cursor<'a> {
         }
         let value = self.digits()?;
         odd_unless(!matches!(self.peek(), Ok(b'.' | b'e' | b'E')))?;
-        Ok(Some(value).filter(|count| *count <= MOST_COUNT))
+        Ok(Some(value).filter(|count| *count <= MAX_COUNT))
     }
 
     fn skip(&mut self, depth: usize) -> Read<()> {
-        odd_unless(depth < MOST_DEPTH)?;
+        odd_unless(depth < MAX_DEPTH)?;
         match self.peek()? {
             b'"' => self.text_of_any(),
             b'n' => self.word("null"),

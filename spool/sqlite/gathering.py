@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spool.commit_delay import MOST_APPENDS
+from spool.commit_delay import MAX_APPENDS
 from spool.record import Lane
 from spool.sqlite.chunks import ChunkRow, chunk_of
 from spool.sqlite.writer import Group, Operation
@@ -70,7 +70,7 @@ class Gathering:
         """Set while there is something to take; the writer's thread sleeps on it."""
         self.urgent = threading.Event()
         """Set while what waits should not wait for more: an operation, or enough appends."""
-        self.enough = MOST_APPENDS
+        self.enough = MAX_APPENDS
         """So many appends wait for no more; the writer's thread sets it."""
         self._behind: list[tuple[Operation, asyncio.Future[Any]]] = []
         self.since_s = 0.0

@@ -12,12 +12,12 @@ from typing import Final
 from spool.sqlite import unit_streams
 from spool.sqlite.unit_streams import May
 
-MOST_AHEAD: Final = 256
+MAX_AHEAD: Final = 256
 
 
 class WaitingStreams:
     """Make one for each lane. A stream that may go again, since its batch ended or its name is
-    blocked no more, may let up to `MOST_AHEAD` others go first.
+    blocked no more, may let up to `MAX_AHEAD` others go first.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def _waiting(
     connection: sqlite3.Connection, now_ms: int, may: May, which: str = "", parameters: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
     """(stream, since when it waits) of those without a batch, the longest first; at most
-    `MOST_AHEAD`. *which*: a condition on `{id}`, a stream's.
+    `MAX_AHEAD`. *which*: a condition on `{id}`, a stream's.
     """
     asked = "deleting>0" if may.delete else "0"
     asked += " OR creating>0" if may.create else ""
@@ -57,6 +57,6 @@ def _waiting(
         f" {which.format(id='id')}) waiting"
         " WHERE stream NOT IN (SELECT stream FROM unit_batch)"
         f" AND NOT EXISTS (SELECT 1 FROM unit_stream WHERE id=waiting.stream AND {unit_streams.kept_back(now_ms, may)})"
-        f" GROUP BY stream ORDER BY 2 LIMIT {MOST_AHEAD}",
+        f" GROUP BY stream ORDER BY 2 LIMIT {MAX_AHEAD}",
         parameters,
     ).fetchall()

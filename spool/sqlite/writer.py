@@ -41,7 +41,7 @@ SALVAGE_EVERY_S = 60.0
 CHECKPOINT_BYTES = 8 << 20
 """Of write-ahead log that is copied into the file at a time, once no commit waits: an append that
 comes meanwhile waits for it. With 2 MiB those were more than one in a hundred."""
-MOST_CHECKPOINT_BYTES = 2 * CHECKPOINT_BYTES
+MAX_CHECKPOINT_BYTES = 2 * CHECKPOINT_BYTES
 """With so many a waiting commit comes after."""
 COMMIT_BYTES = 16 << 10
 """Of pages that a commit writes beside its chunks, about."""
@@ -247,7 +247,7 @@ class Writer:
 
     def copied_from_bytes(self, *, is_awaited: bool) -> int:
         """How much write-ahead log is copied at a time, while a commit is awaited or not."""
-        enough_bytes = MOST_CHECKPOINT_BYTES if is_awaited else CHECKPOINT_BYTES
+        enough_bytes = MAX_CHECKPOINT_BYTES if is_awaited else CHECKPOINT_BYTES
         return min(enough_bytes, self._log_bytes // 2)
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ USERS: Final = ("ada", "grace", "edsger", "barbara", "donald")
 CALLS: Final = 900
 DAY_S: Final = 24 * 3600
 HEIGHT_PX: Final = 900
-MOST_BYTES: Final = 150_000
+MAX_BYTES: Final = 150_000
 
 
 class Picture(NamedTuple):
@@ -102,7 +102,7 @@ def main(folder: Path) -> None:
             browser.log_in(gateway)
             for picture in PICTURES:
                 content = take(browser, picture)
-                assert len(content) < MOST_BYTES, picture.name
+                assert len(content) < MAX_BYTES, picture.name
                 (folder / f"{picture.name}.webp").write_bytes(content)
 
 

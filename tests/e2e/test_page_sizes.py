@@ -4,11 +4,11 @@ from pathlib import Path
 
 from tests.support.crowded import crowded_gateway, look_at_views
 
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 
 
 def test_no_view_grows_with_what_there_is(tmp_path: Path) -> None:
     with crowded_gateway(tmp_path) as gateway:
         sizes = {seen.path: seen.size_bytes for seen in look_at_views(gateway, runs=1)}
     assert len(sizes) > 12
-    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
+    assert {path: size for path, size in sizes.items() if size > MAX_BYTES} == {}

@@ -33,7 +33,7 @@ AT_ONCE = 4
 PARTS = 10
 """Memory is looked at behind each; it is warm behind the third."""
 WARM = 2
-MOST_GROWTH = 1.25
+MAX_GROWTH = 1.25
 SLACK_MIB = 24
 METHODS = {"traces": TRACES, "logs": LOGS, "metrics": METRICS}
 MIB = 2**20
@@ -52,7 +52,7 @@ class Summary(NamedTuple):
         faults = [f"{n} answers were {answer}" for answer, n in self.answers.items() if answer not in ALLOWED]
         if self.unforeseen:
             faults.append(f"{self.unforeseen:g} unforeseen errors")
-        if self.memory_mib[-1] > self.memory_mib[WARM] * MOST_GROWTH + SLACK_MIB:
+        if self.memory_mib[-1] > self.memory_mib[WARM] * MAX_GROWTH + SLACK_MIB:
             faults.append(f"memory grew: {self.memory_mib} MiB")
         return faults + self.broken
 

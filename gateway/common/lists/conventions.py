@@ -39,7 +39,7 @@ MAX_FILTER_CHARS: Final = 1024
 _PAGING = ("cursor", "limit")
 _SORTING = ("sort_key", "sort_order")
 _WHOLE = re.compile(r"[1-9][0-9]{0,3}", re.ASCII)
-_MOST_ROW_ID = 2**62
+_MAX_ROW_ID = 2**62
 """Below what a row id can be, so that the ids beside it are ids too."""
 
 
@@ -355,7 +355,7 @@ def _pairs(filters: Mapping[str, object]) -> Iterable[tuple[str, str]]:
 
 def _place(value: object, row_id: object) -> CursorPosition:
     """Raises NotACursor for what no row of any store can be at."""
-    if type(row_id) is not int or abs(row_id) > _MOST_ROW_ID:
+    if type(row_id) is not int or abs(row_id) > _MAX_ROW_ID:
         raise NotACursor
     match value:
         case bool():

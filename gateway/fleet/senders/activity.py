@@ -15,11 +15,11 @@ from gateway.products.catalogue import SOURCES
 
 MOST: Final = 1000
 """The one that was silent longest goes first."""
-MOST_SERVICES: Final = 200
+MAX_SERVICES: Final = 200
 """Of one key, format and product; further ones are counted as `OTHER`."""
 OTHER: Final = "(other)"
-MOST_SERVICE_CHARS: Final = 128
-MOST_REASONS: Final = 20
+MAX_SERVICE_CHARS: Final = 128
+MAX_REASONS: Final = 20
 
 
 class SenderId(NamedTuple):
@@ -106,7 +106,7 @@ class Senders:
         activity = self.known.get(sender) or self._made(sender)
         refusal = activity.refusals.get(reason)
         if refusal is None:
-            if len(activity.refusals) >= MOST_REASONS:
+            if len(activity.refusals) >= MAX_REASONS:
                 reason = OTHER
             refusal = activity.refusals.setdefault(reason, Refusal(0, 0))
         refusal.requests += 1
@@ -135,9 +135,9 @@ class Senders:
     def _bounded(self, sender: SenderId) -> SenderId:
         """*sender*, new; counted as another one where its key has too many services."""
         service = sender.service
-        if service is not None and len(service) > MOST_SERVICE_CHARS:
-            service = service[:MOST_SERVICE_CHARS]
-        if self._services.get(group_of(sender), 0) >= MOST_SERVICES:
+        if service is not None and len(service) > MAX_SERVICE_CHARS:
+            service = service[:MAX_SERVICE_CHARS]
+        if self._services.get(group_of(sender), 0) >= MAX_SERVICES:
             service = OTHER
         return sender._replace(service=service)
 

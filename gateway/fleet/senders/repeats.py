@@ -9,7 +9,7 @@ from operator import add
 import orjson
 
 from gateway.common.contract.parsed_payload import Reported, Sent
-from gateway.fleet.senders.activity import MOST_SERVICES, OTHER
+from gateway.fleet.senders.activity import MAX_SERVICES, OTHER
 
 Counts = tuple[Counter[str | None], Counter[str | None]]
 """By service: calls that were repeated, and of these those without their tokens."""
@@ -50,7 +50,7 @@ def sent_with(sent: Sequence[Sent], more: Sequence[Sent]) -> Sequence[Sent]:
     """What services sent in a request, with the *more* of its next part; bounded as `Senders`."""
     sums = {each[0]: each for each in sent}
     for service, *figures in more:
-        name = service if service in sums or len(sums) < MOST_SERVICES else OTHER
+        name = service if service in sums or len(sums) < MAX_SERVICES else OTHER
         requests, items, calls, missing, size_bytes = map(add, sums.get(name, (name, 0, 0, 0, 0, 0))[1:], figures)
         sums[name] = name, requests, items, calls, missing, size_bytes
     return list(sums.values())

@@ -16,10 +16,10 @@ from exporters.attempts import outcome_name
 from exporters.base import Delivered, Outcome
 from spool.record import AI_TELEMETRY, Batch
 
-MOST_SPANS: Final = 2048
-MOST_REMEMBERED: Final = 10_000
+MAX_SPANS: Final = 2048
+MAX_REMEMBERED: Final = 10_000
 """Chunks, and records, of sampled requests that are on their way."""
-MOST_LINKS: Final = 128
+MAX_LINKS: Final = 128
 ID_CHARS: Final = 32
 BEFORE_ID: Final = len('{"schema":"inference/1","record_id":"')
 RECORD_ID_AT: Final = slice(BEFORE_ID, BEFORE_ID + ID_CHARS)
@@ -99,7 +99,7 @@ class Tracer:
         if parent is None:
             return
         remember(self._chunks, [seq], parent)
-        remember(self._records, [record[RECORD_ID_AT] for record in records[:MOST_LINKS]], parent)
+        remember(self._records, [record[RECORD_ID_AT] for record in records[:MAX_LINKS]], parent)
         attributes = {"telemetry_gateway.records": str(len(records))}
         context, times = self._new_context(parent.trace_id), self._since(began_s)
         self._add(Span("append", "INTERNAL", context, *times, attributes, parent.span_id))
@@ -157,10 +157,10 @@ class Tracer:
         is_error: bool = False,
     ) -> None:
         context, times = self._new_context(self._random_bytes(16)), self._since(began_s)
-        self._add(Span(name, kind, context, *times, attributes, links=links[:MOST_LINKS], is_error=is_error))
+        self._add(Span(name, kind, context, *times, attributes, links=links[:MAX_LINKS], is_error=is_error))
 
     def _add(self, span: Span) -> None:
-        if len(self._spans) >= MOST_SPANS:
+        if len(self._spans) >= MAX_SPANS:
             self.dropped += 1
         else:
             self._spans.append(span)
@@ -170,5 +170,5 @@ def remember(known: OrderedDict[K, SpanContext], names: Iterable[K], context: Sp
     """The oldest goes first where there are too many."""
     for name in names:
         known[name] = context
-        if len(known) > MOST_REMEMBERED:
+        if len(known) > MAX_REMEMBERED:
             known.popitem(last=False)

@@ -24,9 +24,9 @@ CHUNK_BYTES: Final = 64 << 10
 TAG_BYTES: Final = 16
 WORK_FACTOR: Final = 17
 """2 to this power is scrypt's N: 128 MiB and half a second."""
-MOST_WORK_FACTOR: Final = 20
+MAX_WORK_FACTOR: Final = 20
 """1 GiB of memory; a file that asks for more is refused."""
-MOST_HEADER_BYTES: Final = 1024
+MAX_HEADER_BYTES: Final = 1024
 
 _SCRYPT_LABEL = b"age-encryption.org/v1/scrypt"
 _HEADER = re.compile(
@@ -73,13 +73,13 @@ class Decrypting:
 
     def __init__(self, source: BinaryIO, passphrase: Secret) -> None:
         """Raises Undecipherable."""
-        header = source.read(MOST_HEADER_BYTES)
+        header = source.read(MAX_HEADER_BYTES)
         found = _HEADER.match(header)
         if found is None:
             raise Undecipherable("it is not an age file for a passphrase, or its header was changed")
         salt, work_factor, wrapped, mac = _bytes(found[1]), int(found[2]), _bytes(found[3]), _bytes(found[4])
-        if work_factor > MOST_WORK_FACTOR:
-            raise Undecipherable(f"its work factor is {work_factor}, more than {MOST_WORK_FACTOR}")
+        if work_factor > MAX_WORK_FACTOR:
+            raise Undecipherable(f"its work factor is {work_factor}, more than {MAX_WORK_FACTOR}")
         try:
             file_key = ChaCha20Poly1305(_wrap_key(passphrase, salt, work_factor)).decrypt(_NO_NONCE, wrapped, None)
         except InvalidTag:

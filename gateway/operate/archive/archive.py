@@ -22,7 +22,7 @@ MANIFEST: Final = "manifest.json"
 DIGEST: Final = "SHA256"
 BLOCK: Final = 512
 PIECE_BYTES: Final = 1 << 20
-MOST_MANIFEST_BYTES: Final = 1 << 20
+MAX_MANIFEST_BYTES: Final = 1 << 20
 NAME: Final = r"^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99})(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$"
 
 Advance = Callable[[int], None]
@@ -121,7 +121,7 @@ def _read_manifest(source: "_HashingReader") -> Manifest:
         size = tarfile.TarInfo.frombuf(header, "ascii", "strict").size
     except (tarfile.HeaderError, UnicodeError):
         raise BadArchive("it is not a backup of telemetry-gateway, or its first header was changed") from None
-    if header != _header(MANIFEST, size) or size > MOST_MANIFEST_BYTES:
+    if header != _header(MANIFEST, size) or size > MAX_MANIFEST_BYTES:
         raise BadArchive("it is not a backup of telemetry-gateway, or its first header was changed")
     text = source.exactly(size, "its manifest")
     _expect(source, _padding(size), "what follows the manifest")

@@ -27,7 +27,7 @@ DATABASES: Final = (DATABASE, CONTROL, SERVICE)
 SECRETS: Final = ("*-token", "*-secret", "*-key", "*.key", "*.pepper")
 """Names of the small files."""
 FOLDERS: Final = ("", "service")
-MOST_SECRET_BYTES: Final = 64 << 10
+MAX_SECRET_BYTES: Final = 64 << 10
 PREFIX: Final = ".backup-"
 
 
@@ -95,4 +95,4 @@ def remove_left(work_dir: Path) -> None:
 
 def _is_small_file(path: Path) -> bool:
     status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_size <= MOST_SECRET_BYTES
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SECRET_BYTES

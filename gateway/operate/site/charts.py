@@ -18,7 +18,7 @@ PLOT_WIDTH: Final = WIDTH - LEFT - RIGHT
 PLOT_HEIGHT: Final = HEIGHT - TOP - BOTTOM
 GAP: Final = 0.28
 """Of a bar's width, between bars."""
-MOST_LABELS: Final = 7
+MAX_LABELS: Final = 7
 TICKS: Final = 4
 
 Value = int | Decimal | None
@@ -142,7 +142,7 @@ def height_of(value: Decimal, top: Decimal) -> float:
 
 def labels(times: Sequence[str], step: float) -> list[Label]:
     """Every time, or every second, third, … of them, so that they do not touch."""
-    every = -(-len(times) // MOST_LABELS) or 1
+    every = -(-len(times) // MAX_LABELS) or 1
     return [Label(rounded(LEFT + step * (index + 0.5)), times[index]) for index in range(0, len(times), every)]
 
 

@@ -23,8 +23,8 @@ from spool.dead_letters import Chosen, ReasonCount
 
 LIST: Final = "/dead-letters"
 FILTERS: Final = ("lane", "reason", "since", "until")
-MOST_REASONS: Final = 50
-MOST_FIELDS: Final = 300
+MAX_REASONS: Final = 50
+MAX_FIELDS: Final = 300
 """Of a record, which may be a usage event with metadata of its own."""
 
 Pairs = Sequence[tuple[str, str]]
@@ -40,8 +40,8 @@ async def load(request: web.Request) -> dict[str, Any]:
 def counts(reasons: Sequence[ReasonCount]) -> dict[str, Any]:
     """The template's context about the reasons."""
     return {
-        "reasons": [{**each._asdict(), "url": url_of(each)} for each in reasons[:MOST_REASONS]],
-        "further_reasons": max(0, len(reasons) - MOST_REASONS),
+        "reasons": [{**each._asdict(), "url": url_of(each)} for each in reasons[:MAX_REASONS]],
+        "further_reasons": max(0, len(reasons) - MAX_REASONS),
     }
 
 
@@ -52,7 +52,7 @@ def url_of(each: ReasonCount) -> str:
 async def load_one(request: web.Request) -> dict[str, Any]:
     letter = await ask(request, operations.SHOW, store_of(request), query=())
     fields = list(leaves(letter["record"] or {}))
-    return {"letter": letter, "fields": fields[:MOST_FIELDS], "further_fields": max(0, len(fields) - MOST_FIELDS)}
+    return {"letter": letter, "fields": fields[:MAX_FIELDS], "further_fields": max(0, len(fields) - MAX_FIELDS)}
 
 
 def leaves(record: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:
@@ -126,9 +126,7 @@ def body_of(pairs: Pairs) -> dict[str, Any]:
         if name in ("since", "until"):
             body[name] = value
         else:
-            is_number = (
-                name == "id" and value.isascii() and value.isdecimal() and len(value) <= operations.MOST_ID_CHARS
-            )
+            is_number = name == "id" and value.isascii() and value.isdecimal() and len(value) <= operations.MAX_ID_CHARS
             body.setdefault(name, []).append(int(value) if is_number else value)
     return body
 

@@ -11,7 +11,7 @@ from gateway.operate.parts import PARTS
 from gateway.operate.site.verdict import adds_up
 from gateway.operate.site.view import View
 
-MOST_REASONS: Final = 50
+MAX_REASONS: Final = 50
 LIVENESS: Final[Mapping[str | None, str]] = {
     "ok": "it answers and accepts a key",
     "key_rejected_or_scope_missing": "it answers, but refuses the key for the scope insights:read_insights",
@@ -49,8 +49,8 @@ def delivery(status: Status) -> dict[str, Any]:
         "balanced": {name: adds_up(lane) for name, lane in lanes.items()},
         "outcomes": LANE_OUTCOMES[1:],
         "resends": status.get("resends", {}),
-        "reasons": reasons[:MOST_REASONS],
-        "further_reasons": max(0, len(reasons) - MOST_REASONS),
+        "reasons": reasons[:MAX_REASONS],
+        "further_reasons": max(0, len(reasons) - MAX_REASONS),
         "spool": status.get("spool"),
         "billing": status.get("billing"),
         "billing_relay": status.get("billing_relay", ()),

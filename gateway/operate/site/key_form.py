@@ -14,7 +14,7 @@ from gateway.operate.site.view import FormFault
 KINDS: Final = ("managed", "scopes")
 LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
 TEXTS: Final = ("name", "description", "kind", "labels", *LIMITS)
-MOST_DIGITS: Final = 18
+MAX_DIGITS: Final = 18
 
 
 def values_of(key: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,4 +67,4 @@ def limit_in(text: str) -> int | str | None:
     """None where it is empty; a text that is no number stays one, which is refused."""
     if not text:
         return None
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else text
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else text

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 Query = Sequence[tuple[str, str]]
 
-MOST_BOXES: Final = 6
+MAX_BOXES: Final = 6
 """Values of a filter that stand as boxes to tick; more are a menu."""
 FEATURES: Final = ("pagination", "filtering", "sorting")
 
@@ -88,7 +88,7 @@ def filter_of(name: str, valid: Sequence[str], chosen: Sequence[str]) -> Filter:
     choices = tuple(Choice(value, value in chosen) for value in valid)
     if not valid:
         return Filter(name, "text", (), chosen[0] if len(chosen) == 1 else "")
-    return Filter(name, "boxes" if len(valid) <= MOST_BOXES else "menu", choices, "")
+    return Filter(name, "boxes" if len(valid) <= MAX_BOXES else "menu", choices, "")
 
 
 def sort_link(path: str, key: str, sort: Mapping[str, str], current: Query) -> SortLink:

@@ -2,7 +2,7 @@
 for itself anew.
 
 An event `change` comes at most once in `LOOK_S`, a comment as heartbeat at least every
-`HEARTBEAT_S`. At most `MOST_STREAMS` are open. A stream ends with the gateway, and with the session
+`HEARTBEAT_S`. At most `MAX_STREAMS` are open. A stream ends with the gateway, and with the session
 that opened it.
 """
 
@@ -19,7 +19,7 @@ from gateway.operate.parts import is_still_admitted
 
 LOOK_S: Final = 2.0
 HEARTBEAT_S: Final = 15.0
-MOST_STREAMS: Final = 32
+MAX_STREAMS: Final = 32
 RETRY_MS: Final = 5_000
 """After which a browser connects again."""
 
@@ -68,10 +68,10 @@ LIVE: Final = web.AppKey("live", Live)
 
 
 async def live(request: web.Request) -> web.StreamResponse:
-    """Raises Overloaded above `MOST_STREAMS`."""
+    """Raises Overloaded above `MAX_STREAMS`."""
     found = request.app[LIVE]
-    if found.streams >= MOST_STREAMS:
-        raise Overloaded(f"{MOST_STREAMS} pages are live already: close one")
+    if found.streams >= MAX_STREAMS:
+        raise Overloaded(f"{MAX_STREAMS} pages are live already: close one")
     found.streams += 1
     try:
         return await stream(request, found)

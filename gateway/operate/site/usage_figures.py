@@ -18,9 +18,9 @@ from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import SPANS, Interval, TimeRange
 
-MOST_CURRENCIES: Final = 6
+MAX_CURRENCIES: Final = 6
 """Of one figure: senders may make up any."""
-MOST_COST_CHARTS: Final = 3
+MAX_COST_CHARTS: Final = 3
 _NOTHING: Final[dict[str, Any]] = dict.fromkeys(COUNTS, 0)
 NO_CALL: Final = UsageSums(**_NOTHING)
 """Of an hour without a call: what it used is known."""
@@ -44,7 +44,7 @@ def cost_of(sums: UsageSums) -> Cost:
     """US dollars first, then by name."""
     names = sorted(sums.costs, key=lambda name: (name != "USD", name))
     amounts = [
-        Amount(name, sums.costs[name], sums.estimated_costs.get(name, Decimal(0))) for name in names[:MOST_CURRENCIES]
+        Amount(name, sums.costs[name], sums.estimated_costs.get(name, Decimal(0))) for name in names[:MAX_CURRENCIES]
     ]
     return Cost(tuple(amounts), len(names) - len(amounts))
 
@@ -78,7 +78,7 @@ def charts_of(buckets: Sequence[Bucket], total: UsageSums, interval: Interval) -
     """Cost by currency, tokens, calls."""
     times = [time_of(bucket.start_ms, interval) for bucket in buckets]
     sums = [bucket.sums for bucket in buckets]
-    costs = [cost_chart(amount, times, sums) for amount in cost_of(total).amounts[:MOST_COST_CHARTS]]
+    costs = [cost_chart(amount, times, sums) for amount in cost_of(total).amounts[:MAX_COST_CHARTS]]
     return [*costs, token_chart(total, times, sums), call_chart(total, times, sums)]
 
 

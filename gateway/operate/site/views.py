@@ -21,8 +21,8 @@ from gateway.usage.views.view import question_of
 
 LIST: Final = "/views"
 ONE: Final = LIST + "/{view_id}"
-MOST_ROWS: Final = 100
-MOST_TABS: Final = 20
+MAX_ROWS: Final = 100
+MAX_TABS: Final = 20
 
 
 async def load(request: web.Request) -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def tabs(store: Views | None) -> list[tuple[str, str, bool]]:
     """Name, path, whether it is shown, of the first views: for the page of usage."""
     if store is None:
         return []
-    found = await operations.listed(store, operations.LIST.call(query=[("limit", str(MOST_TABS))]))
+    found = await operations.listed(store, operations.LIST.call(query=[("limit", str(MAX_TABS))]))
     return [(each["name"], path_of(each["id"]), False) for each in found["views"]]
 
 
@@ -63,7 +63,7 @@ async def rows_of(queries: UsageQueries, question: Question) -> dict[str, Any]:
     if question.interval is not None:
         buckets = await queries.over_time(within, interval=question.interval, where=where)
         total = await queries.totals(within, where=where)
-        rows = [row_of((time_text(each.start_ms) or "",), each.sums) for each in buckets[-MOST_ROWS:]]
+        rows = [row_of((time_text(each.start_ms) or "",), each.sums) for each in buckets[-MAX_ROWS:]]
         return {"rows": rows, "count": len(buckets), "rest": None, "total": row_of(("total",), total)}
     found = await queries.by(
         *question.group_by,
@@ -71,7 +71,7 @@ async def rows_of(queries: UsageQueries, question: Question) -> dict[str, Any]:
         where=where,
         order_by=question.order_by,
         ascending=question.request.sort.order == "asc",
-        limit=MOST_ROWS,
+        limit=MAX_ROWS,
     )
     return {
         "rows": [row_of(names_of(group.names), group.sums) for group in found.groups],

@@ -14,8 +14,8 @@ from gateway.common.one_line import MAX_CHARS, OneLine
 from gateway.usage.budgets.budget import MEASURES, PERIODS, Period
 from gateway.usage.sums.saved_filter import SavedFilter
 
-MOST_PERCENT: Final = 1000
-MOST_THRESHOLDS: Final = 10
+MAX_PERCENT: Final = 1000
+MAX_THRESHOLDS: Final = 10
 _AMOUNT: Final = r"^[0-9]{1,12}(\.[0-9]{1,12})?$"
 
 
@@ -31,9 +31,7 @@ def _known_currency(code: str) -> str:
     return code
 
 
-Percent = Annotated[
-    int, Field(ge=1, le=MOST_PERCENT, description=f"a whole number of percent from 1 to {MOST_PERCENT}")
-]
+Percent = Annotated[int, Field(ge=1, le=MAX_PERCENT, description=f"a whole number of percent from 1 to {MAX_PERCENT}")]
 
 
 class ThresholdBody(BaseModel):
@@ -53,15 +51,15 @@ PeriodWord = Annotated[Period, Field(description=f"one of {', '.join(PERIODS)}")
 Thresholds = Annotated[
     list[ThresholdBody],
     Field(
-        max_length=MOST_THRESHOLDS,
+        max_length=MAX_THRESHOLDS,
         description=(
-            f"a list of at most {MOST_THRESHOLDS} objects with `of` ({' or '.join(MEASURES)}) and `percent`, a whole"
-            f" number from 1 to {MOST_PERCENT},"
+            f"a list of at most {MAX_THRESHOLDS} objects with `of` ({' or '.join(MEASURES)}) and `percent`, a whole"
+            f" number from 1 to {MAX_PERCENT},"
         ),
     ),
 ]
 StopAt = Annotated[
-    Percent | None, Field(description=f"a whole number of percent from 1 to {MOST_PERCENT}, or null for never,")
+    Percent | None, Field(description=f"a whole number of percent from 1 to {MAX_PERCENT}, or null for never,")
 ]
 WebhookName = Annotated[
     Annotated[str, Field(min_length=1, max_length=MAX_CHARS)] | None,

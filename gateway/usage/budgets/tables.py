@@ -24,7 +24,7 @@ from gateway.usage.budgets.budget import (
 from gateway.usage.sums.figures import money_text
 from gateway.usage.sums.saved_filter import filter_of, filter_text, kept_filter, without_users
 
-MOST_BUDGETS: Final = 500
+MAX_BUDGETS: Final = 500
 KEPT_ALERT_DAYS: Final = 400
 """As long as days of usage."""
 Delivery = Literal["none", "pending", "delivered", "failed"]
@@ -119,8 +119,8 @@ def new_budget(
 ) -> Budget:
     """The budget of *fields*, which are checked, before it is stored. Raises TooManyKept."""
     held, last = connection.execute("SELECT count(*), coalesce(max(budget_no), 0) FROM budgets").fetchone()
-    if held >= MOST_BUDGETS:
-        raise TooManyKept(f"budgets: {MOST_BUDGETS} are kept already; delete some first")
+    if held >= MAX_BUDGETS:
+        raise TooManyKept(f"budgets: {MAX_BUDGETS} are kept already; delete some first")
     who: dict[str, Any] = {"created_at_ms": now_ms, "created_by": by, "updated_at_ms": now_ms, "updated_by": by}
     return Budget(budget_id=budget_id, budget_no=last + 1, **_typed(fields), **who)
 

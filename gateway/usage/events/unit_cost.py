@@ -52,7 +52,7 @@ MAX_RECORDS = 10_000
 MAX_JSON_VALUES = 40 * MAX_RECORDS
 """Objects, arrays and commas of one body."""
 MAX_TEXT = 256
-MOST_DIGITS_AWAY = 30
+MAX_DIGITS_AWAY = 30
 """Of a value's first digit from the decimal point: larger and smaller numbers are a mistake."""
 
 
@@ -310,7 +310,7 @@ def _decimal(value: object) -> Decimal | None:
         number = Decimal(text.strip())
     except InvalidOperation:
         return None
-    return number if number.is_finite() and abs(number.adjusted()) <= MOST_DIGITS_AWAY else None
+    return number if number.is_finite() and abs(number.adjusted()) <= MAX_DIGITS_AWAY else None
 
 
 def _no_value(record: Mapping[str, Any]) -> Decimal:

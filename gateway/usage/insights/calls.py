@@ -15,7 +15,7 @@ from gateway.usage.insights.thresholds import (
     MISSING_LEAST_CALLS,
     MISSING_LEAST_RISE,
     MISSING_LEAST_SHARE,
-    MISSING_MOST_SHARE,
+    MISSING_MAX_SHARE,
 )
 from gateway.usage.insights.words import percent, shown
 from gateway.usage.sums.history import History, Usage
@@ -39,9 +39,7 @@ def missing_usage_rising(history: History) -> Iterator[Finding]:
         was = before.get(service, Share(0, 0))
         is_known_before = was.whole >= MISSING_LEAST_CALLS
         has_risen = found.share >= max(MISSING_LEAST_SHARE, was.share + MISSING_LEAST_RISE)
-        if found.whole >= MISSING_LEAST_CALLS and (
-            (is_known_before and has_risen) or found.share >= MISSING_MOST_SHARE
-        ):
+        if found.whole >= MISSING_LEAST_CALLS and ((is_known_before and has_risen) or found.share >= MISSING_MAX_SHARE):
             after = f", after {percent(was.share)} % in the week before" if is_known_before else ""
             yield Finding(
                 cause="missing_usage_rising",

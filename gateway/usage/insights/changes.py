@@ -16,9 +16,9 @@ from gateway.usage.insights.finding import STATUSES, Status
 TITLE_MAX_CHARS: Final = 500
 WORD_MAX_CHARS: Final = 100
 COMMENT_MAX_CHARS: Final = 10_000
-MOST_MADE: Final = 10_000
+MAX_MADE: Final = 10_000
 """Manual insights that are kept; none is evicted, so the next one is refused."""
-MOST_COMMENTS: Final = 1_000
+MAX_COMMENTS: Final = 1_000
 """Of one insight."""
 
 _NOT_BLANK = r"\S"

@@ -23,7 +23,7 @@ from gateway.usage.insights.spikes import unusual_use
 from gateway.usage.insights.words import shown
 from gateway.usage.sums.history import History
 
-MOST_FINDINGS: Final = 100
+MAX_FINDINGS: Final = 100
 """Of one detector in one round: the first ones, which matter most."""
 
 USAGE_DETECTORS: Final[tuple[Callable[[History], Iterable[Finding]], ...]] = (
@@ -70,7 +70,7 @@ class Figures(NamedTuple):
 
 
 def detect(figures: Figures) -> list[Finding]:
-    """Every finding; at most `MOST_FINDINGS` of one detector."""
+    """Every finding; at most `MAX_FINDINGS` of one detector."""
     found = [
         detector(figures.history) for detector in USAGE_DETECTORS if figures.has_prices or detector is not no_price
     ]
@@ -82,7 +82,7 @@ def detect(figures: Figures) -> list[Finding]:
         silent_device(figures.devices, figures.now_ms),
         budget_crossed(figures.crossings),
     ]
-    return [finding for each in found for finding in islice(each, MOST_FINDINGS)]
+    return [finding for each in found for finding in islice(each, MAX_FINDINGS)]
 
 
 def calls_lost(gaps: Sequence[Gap], prefer_metrics: frozenset[str], key_names: Mapping[str, str]) -> Iterator[Finding]:

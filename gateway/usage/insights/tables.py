@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypedDict
 from gateway.common.contract.json_types import Time
 from gateway.common.storage.database import Database, scripts_of
 from gateway.usage.insights.changes import (
-    MOST_COMMENTS,
-    MOST_MADE,
+    MAX_COMMENTS,
+    MAX_MADE,
     CommentBody,
     FoundInsight,
     NewInsight,
@@ -29,7 +29,7 @@ from gateway.usage.insights.changes import (
 from gateway.usage.insights.finding import Finding, Insight, InsightDetail, Status, StatusChange
 from spool.clock import rfc3339_ms
 
-MOST_FOUND: Final = 5_000
+MAX_FOUND: Final = 5_000
 """Found insights that are kept; see `_FORGET`."""
 
 # Order of eviction: gone before standing, untouched before edited, then by the oldest update.
@@ -165,8 +165,8 @@ def create_insight(
     """Create a manual insight. Raises InvalidInsight, TooMany."""
     new = NewInsight.checked(content)
     (made,) = connection.execute("SELECT count(*) FROM insights WHERE cause = ''").fetchone()
-    if made >= MOST_MADE:
-        raise TooMany(f"insights: {MOST_MADE} were made by hand already; delete some first")
+    if made >= MAX_MADE:
+        raise TooMany(f"insights: {MAX_MADE} were made by hand already; delete some first")
     put_insight(connection, InsightRow(insight_id, None, "", **new.model_dump(), last_updated_ms=now_ms))
     return read_insight(connection, insight_id)
 
@@ -207,8 +207,8 @@ def add_comment(
     find_insight(connection, insight_id)
     query = "SELECT count(*) FROM insight_comments WHERE insight_id = ?"
     (written,) = connection.execute(query, (insight_id,)).fetchone()
-    if written >= MOST_COMMENTS:
-        raise TooMany(f"comments: an insight has at most {MOST_COMMENTS}; change one instead")
+    if written >= MAX_COMMENTS:
+        raise TooMany(f"comments: an insight has at most {MAX_COMMENTS}; change one instead")
     connection.execute(
         "INSERT INTO insight_comments (comment_id, insight_id, author, text, created_at_ms, updated_at_ms)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -278,8 +278,8 @@ def _rows_of(connection: sqlite3.Connection, insight_ids: Sequence[str]) -> dict
 
 def _forget(connection: sqlite3.Connection) -> None:
     (kept,) = connection.execute("SELECT count(*) FROM insights WHERE cause <> ''").fetchone()
-    if kept > MOST_FOUND:
-        connection.execute(_FORGET, (MOST_FOUND,))
+    if kept > MAX_FOUND:
+        connection.execute(_FORGET, (MAX_FOUND,))
 
 
 def _found(row: InsightRow | None, finding: Finding, now_ms: int) -> InsightRow:

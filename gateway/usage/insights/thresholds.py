@@ -59,7 +59,7 @@ MISSING_LEAST_SHARE: Final = 0.10
 """Of a service's calls; senders that abort a stream now and then stay below."""
 MISSING_LEAST_RISE: Final = 0.10
 """Above the share of the week before."""
-MISSING_MOST_SHARE: Final = 0.50
+MISSING_MAX_SHARE: Final = 0.50
 """From here on it is found without a rise and without a week before: most of what this service
 spends is not seen.
 """

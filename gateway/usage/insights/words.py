@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from decimal import Context, Decimal
 from typing import Final
 
-MOST_SHOWN_CHARS: Final = 60
+MAX_SHOWN_CHARS: Final = 60
 MAIN_CURRENCY: Final = "USD"
 _TWO_DIGITS = Context(prec=2)
 
 
 def shown(name: str) -> str:
     """*name*, cut, on one line; `?` replaces unprintable characters."""
-    line = "".join(char if char.isprintable() else "?" for char in name[: MOST_SHOWN_CHARS + 1])
-    return line if len(line) <= MOST_SHOWN_CHARS else line[: MOST_SHOWN_CHARS - 1] + "…"
+    line = "".join(char if char.isprintable() else "?" for char in name[: MAX_SHOWN_CHARS + 1])
+    return line if len(line) <= MAX_SHOWN_CHARS else line[: MAX_SHOWN_CHARS - 1] + "…"
 
 
 def rounded(n: int) -> str:

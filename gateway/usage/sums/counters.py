@@ -23,8 +23,8 @@ from gateway.usage.sums.tally import (
     Sums,
 )
 
-MOST_SERIES: Final = 300
-MOST_CURRENCIES: Final = 20
+MAX_SERIES: Final = 300
+MAX_CURRENCIES: Final = 20
 """Of all series; costs in further ones are not shown."""
 COUNTED: Final = {
     "calls": CALLS, "failed": FAILED, "without_cost": WITHOUT_COST, "missing_usage": MISSING_USAGE,
@@ -52,7 +52,7 @@ class Values(NamedTuple):
 
 
 class UsageCounters:
-    """The first `MOST_SERIES` series by name; further ones are `OTHERS`."""
+    """The first `MAX_SERIES` series by name; further ones are `OTHERS`."""
 
     def __init__(self) -> None:
         self._counts: dict[Series, list[int]] = {}
@@ -87,13 +87,13 @@ class UsageCounters:
 
     def _series(self, series: Series) -> Series:
         if series not in self._counts:
-            if len(self._counts) >= MOST_SERIES:
+            if len(self._counts) >= MAX_SERIES:
                 return OTHERS
             self._counts[series] = [0] * len(COUNTED)
         return series
 
     def _currency(self, currency: str) -> str:
-        if len(self._currencies) < MOST_CURRENCIES:
+        if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency)
         return currency if currency in self._currencies else ""
 

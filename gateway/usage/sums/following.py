@@ -39,7 +39,7 @@ gateway at its limit counts later, from disk.
 """
 WRITE_SHARE: Final = 0.2
 """Of the time, for writes of traffic whose every call is a series of its own."""
-MOST_UNWRITTEN: Final = 1_000
+MAX_UNWRITTEN: Final = 1_000
 """Series in memory; beyond it they are written at once."""
 CATCH_UP_S: Final = 0.5
 """How long a request for insights waits for records that are not counted yet."""
@@ -95,7 +95,7 @@ class UsageFollower:
         while True:
             try:
                 is_more = await self._count_page()
-                if time.monotonic() - written_s > WRITE_S or len(self._tally) > MOST_UNWRITTEN:
+                if time.monotonic() - written_s > WRITE_S or len(self._tally) > MAX_UNWRITTEN:
                     written_s = time.monotonic()
                     await self.write()
                     wrote_s = time.monotonic() - written_s

@@ -17,11 +17,11 @@ from gateway.usage.sums.grains import COLUMNS, FORGOTTEN_ID, GRAINS, Grain, Ids,
 from gateway.usage.sums.names import ids_asked
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.rollups import REST, add_series
-from gateway.usage.sums.tally import MOST_NAME_CHARS, Sums
+from gateway.usage.sums.tally import MAX_NAME_CHARS, Sums
 from spool.forgetting import Forgotten
 from spool.store import DeadLetterStore
 
-MOST_RECORD_CHARS: Final = 256
+MAX_RECORD_CHARS: Final = 256
 """Texts of a record are cut there."""
 _USER: Final = COLUMNS.index("user")
 _OF_USER: Final = tuple(grain for grain in GRAINS if "user" in grain.dimensions)
@@ -83,10 +83,10 @@ class UserForgetter:
         """
         names = self._names_of(user)
         await self._queries.refresh(at_once=True)  # else a sum that is not stored yet brings the name back
-        in_records = {name[:MOST_RECORD_CHARS] for name in names}
+        in_records = {name[:MAX_RECORD_CHARS] for name in names}
         spool = await self._spool.forget_user(in_records, dry_run=dry_run)
         delivered = await self._forget_delivered(in_records, dry_run=dry_run)
-        cut = {name[:MOST_NAME_CHARS] for name in names}
+        cut = {name[:MAX_NAME_CHARS] for name in names}
         if dry_run:
             rows = await self._database.read(partial(count_rows, users=cut))
         else:

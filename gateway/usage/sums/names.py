@@ -26,12 +26,12 @@ class Absent(Enum):
 
 Name = str | Absent
 
-MOST_NAMES: Final = 200_000
-MOST_NAMES_WITH_MANY: Final = 150_000
+MAX_NAMES: Final = 200_000
+MAX_NAMES_WITH_MANY: Final = 150_000
 """From here on users and devices have no new names, so that they leave room for models, keys, …"""
-MOST_NAMES_WITH_CURRENCIES: Final = MOST_NAMES + 20_000
+MAX_NAMES_WITH_CURRENCIES: Final = MAX_NAMES + 20_000
 """Room for every word of three letters."""
-_MOST_PARAMETERS: Final = 500
+_MAX_PARAMETERS: Final = 500
 _ABSENT: Final[Mapping[int, Absent]] = {
     UNKNOWN_ID: Absent.UNKNOWN,
     OTHER_ID: Absent.OTHER,
@@ -43,13 +43,13 @@ _NO_NAME: Final = -1
 
 def ids_of(connection: sqlite3.Connection, names: Iterable[str], *, most: int | None = None) -> dict[str, int]:
     """The number of each of *names*, made where it has none yet; "" is unknown, and a name beyond
-    *most* (`MOST_NAMES` where it is None) is other.
+    *most* (`MAX_NAMES` where it is None) is other.
     """
     wanted = set(names) - {""}
     found = _known(connection, wanted)
     if new := sorted(wanted - found.keys()):
         (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
-        room = max(0, (MOST_NAMES if most is None else most) - held)
+        room = max(0, (MAX_NAMES if most is None else most) - held)
         connection.executemany("INSERT INTO usage_names (name) VALUES (?)", ((name,) for name in new[:room]))
         found |= _known(connection, new[:room]) | dict.fromkeys(new[room:], OTHER_ID)
     return {**found, "": UNKNOWN_ID}
@@ -92,4 +92,4 @@ def _known(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, in
 
 def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
     """*names* in parts of which each is few parameters of one statement."""
-    return (names[start : start + _MOST_PARAMETERS] for start in range(0, len(names), _MOST_PARAMETERS))
+    return (names[start : start + _MAX_PARAMETERS] for start in range(0, len(names), _MAX_PARAMETERS))

@@ -33,7 +33,7 @@ REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
 MAX_GROUPS: Final = 500
 """Of one page."""
-MOST_ASKERS: Final = 8
+MAX_ASKERS: Final = 8
 """Of the interface at once; one is answered at a time."""
 
 _REST: Final = -1
@@ -85,9 +85,9 @@ class UsageQueries:
     @asynccontextmanager
     async def apart(self) -> AsyncIterator["UsageQueries"]:
         """The same questions on a connection of their own, for one asker at a time: they may take
-        seconds, and the page waits for none. Raises Overloaded beyond `MOST_ASKERS`.
+        seconds, and the page waits for none. Raises Overloaded beyond `MAX_ASKERS`.
         """
-        if self._askers >= MOST_ASKERS:
+        if self._askers >= MAX_ASKERS:
             raise Overloaded("too many questions about usage are asked at once: ask again later")
         self._askers += 1
         try:

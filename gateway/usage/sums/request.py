@@ -34,7 +34,7 @@ Json = dict[str, Any]
 GROUP_BY: Final[tuple[Dimension, ...]] = ("provider", "model")
 INTERVALS: Final[tuple[Interval, ...]] = get_args(Interval)
 DEFAULT_DAYS: Final = 30
-MOST_GROUPED: Final = 3
+MAX_GROUPED: Final = 3
 """Dimensions of one question."""
 OWN: Final = ("from", "to", "group_by", "interval", "currency", "unknown")
 _DAY_MS: Final = 24 * HOUR_MS
@@ -174,7 +174,7 @@ def _interval(text: str | None) -> Interval | None:
 
 
 def _group_by(text: str | None) -> tuple[Dimension, ...]:
-    return GROUP_BY if text is None else _dimensions("group_by", text, MOST_GROUPED)
+    return GROUP_BY if text is None else _dimensions("group_by", text, MAX_GROUPED)
 
 
 def _dimensions(parameter: str, text: str, most: int) -> tuple[Dimension, ...]:

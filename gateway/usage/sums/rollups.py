@@ -2,7 +2,7 @@
 transaction.
 
 Hours are kept for `KEPT_HOURS`, UTC days for `KEPT_DAYS`. Bounds: on the series of each period
-(`grains.py`), on all rows (`MOST_HOUR_ROWS`, `MOST_DAY_ROWS`) and on names (`names.py`). Beyond the
+(`grains.py`), on all rows (`MAX_HOUR_ROWS`, `MAX_DAY_ROWS`) and on names (`names.py`). Beyond the
 bound on rows the oldest hours are deleted, down to `LEAST_HOURS`, and the oldest days are folded as
 series are; the sums of a day never change by that. At worst some 150 MiB.
 """
@@ -35,32 +35,31 @@ from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
 KEPT_HOURS: Final = 35 * 24
 LEAST_HOURS: Final = 9 * 24
 KEPT_DAYS: Final = 400
-MOST_HOUR_ROWS: Final = 500_000
-MOST_DAY_ROWS: Final = 800_000
+MAX_HOUR_ROWS: Final = 500_000
+MAX_DAY_ROWS: Final = 800_000
 REST: Final = 10**12
 """Parts of `cost_micro` that `cost_rest` counts."""
 
-MOST_COUNT: Final = 2**43
+MAX_COUNT: Final = 2**43
 """Of one row: 8.8e12 tokens. As many rows as there may be add up within 64 bits."""
-MOST_MICRO: Final = 10**18
+MAX_MICRO: Final = 10**18
 """1e12 units of money, of one row."""
 _PERIOD = ("span", "grain", "hour")
 _ALL = (*_PERIOD, *COLUMNS, *COUNTS, "cost_micro", "cost_rest")
-_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {MOST_COUNT})" for name in COUNTS[:INPUT])
+_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {MAX_COUNT})" for name in COUNTS[:INPUT])
 _TOKENS = ", ".join(
-    f"{name} = coalesce(min({name} + excluded.{name}, {MOST_COUNT}), {name}, excluded.{name})"
-    for name in COUNTS[INPUT:]
+    f"{name} = coalesce(min({name} + excluded.{name}, {MAX_COUNT}), {name}, excluded.{name})" for name in COUNTS[INPUT:]
 )
 _ADD = (
     f"INSERT INTO usage_rollups ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608 - own SQL
     f" ON CONFLICT DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
-    f" cost_micro = max(-{MOST_MICRO}, min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {MOST_MICRO})),"
+    f" cost_micro = max(-{MAX_MICRO}, min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {MAX_MICRO})),"
     f" cost_rest = (cost_rest + excluded.cost_rest) % {REST}"
 )
 _ONE_PERIOD = "FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?"
 _FIND = f"SELECT {', '.join(COLUMNS)} {_ONE_PERIOD}"
 _READ = f"SELECT {', '.join((*COLUMNS, *COUNTS))}, cost_micro, cost_rest {_ONE_PERIOD}"
-_MOST_FOLDS_AT_ONCE = 40
+_MAX_FOLDS_AT_ONCE = 40
 
 
 async def make_rollup_tables(database: Database) -> None:
@@ -121,9 +120,9 @@ def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other
     words = {word for key in sums for word in (key.currency, key.cost_source)}
     few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
     many = {name for key in sums for name in (key.user, key.device_id)}
-    ids = names.ids_of(connection, words, most=names.MOST_NAMES_WITH_CURRENCIES)
+    ids = names.ids_of(connection, words, most=names.MAX_NAMES_WITH_CURRENCIES)
     ids |= names.ids_of(connection, few - {is_other})
-    ids |= names.ids_of(connection, many - {is_other}, most=names.MOST_NAMES_WITH_MANY)
+    ids |= names.ids_of(connection, many - {is_other}, most=names.MAX_NAMES_WITH_MANY)
     if is_other is not None:
         ids[is_other] = OTHER_ID
     return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
@@ -139,9 +138,9 @@ def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: in
 
 def _cells(sums: Sums) -> list[int | None]:
     """*sums* as a row holds them; beyond its bounds is the bound."""
-    counts = [None if count is None else min(count, MOST_COUNT) for count in sums[:COST]]
+    counts = [None if count is None else min(count, MAX_COUNT) for count in sums[:COST]]
     micro, rest = divmod(sums[COST] or 0, REST)
-    return [*counts, max(-MOST_MICRO, min(micro, MOST_MICRO)), rest]
+    return [*counts, max(-MAX_MICRO, min(micro, MAX_MICRO)), rest]
 
 
 def _within_bounds(
@@ -191,8 +190,8 @@ def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
         return
     connection.execute("UPDATE usage_rollup_state SET room_checked = ?", (now_hour,))
     _trim_hours(connection, now_hour)
-    for _ in range(_MOST_FOLDS_AT_ONCE):
-        if row_count(connection, DAY) <= MOST_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
+    for _ in range(_MAX_FOLDS_AT_ONCE):
+        if row_count(connection, DAY) <= MAX_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
             break
 
 
@@ -205,7 +204,7 @@ def row_count(connection: sqlite3.Connection, span: int) -> int:
 def _trim_hours(connection: sqlite3.Connection, now_hour: int) -> None:
     """Delete the oldest hours while there are too many rows, a day at a time."""
     for kept_hours in range(KEPT_HOURS - DAY, LEAST_HOURS - 1, -DAY):
-        if row_count(connection, HOUR) <= MOST_HOUR_ROWS:
+        if row_count(connection, HOUR) <= MAX_HOUR_ROWS:
             return
         _delete_hours(connection, HOUR, now_hour - kept_hours)
         connection.execute(

@@ -9,18 +9,18 @@ from pydantic import Field
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.rows import Filters
-from gateway.usage.sums.tally import MOST_NAME_CHARS
+from gateway.usage.sums.tally import MAX_NAME_CHARS
 
-MOST_VALUES: Final = 50
+MAX_VALUES: Final = 50
 """Of one dimension."""
 
-_Value = Annotated[str, Field(min_length=1, max_length=MOST_NAME_CHARS)] | None
+_Value = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)] | None
 SavedFilter = Annotated[
-    dict[Dimension, Annotated[list[_Value], Field(min_length=1, max_length=MOST_VALUES)]],
+    dict[Dimension, Annotated[list[_Value], Field(min_length=1, max_length=MAX_VALUES)]],
     Field(
         description=(
-            f"an object of {', '.join(DIMENSIONS)}, each with a list of 1 to {MOST_VALUES} names of at most"
-            f" {MOST_NAME_CHARS} characters, null for an unknown name,"
+            f"an object of {', '.join(DIMENSIONS)}, each with a list of 1 to {MAX_VALUES} names of at most"
+            f" {MAX_NAME_CHARS} characters, null for an unknown name,"
         ),
         json_schema_extra={"example": {"team": ["core", None], "model": ["gpt-4o"]}},
     ),

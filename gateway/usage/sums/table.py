@@ -2,8 +2,8 @@
 service.db of the local service. Functions run in the caller's transaction. The usage that answers
 questions about cost has more dimensions and stands in `rollups.py`.
 
-Bounds: `KEPT_HOURS` hours of at most `MOST_SERIES` series each (further ones of an hour are summed
-as "(other)"), and `MOST_MODELS` models, each for `MODEL_HOURS` after its last call. At worst some
+Bounds: `KEPT_HOURS` hours of at most `MAX_SERIES` series each (further ones of an hour are summed
+as "(other)"), and `MAX_MODELS` models, each for `MODEL_HOURS` after its last call. At worst some
 10 MiB.
 """
 
@@ -37,8 +37,8 @@ from gateway.usage.sums.tally import (
 
 KEPT_HOURS: Final = 9 * 24
 """A day to look at, a week before it to compare with, and one to spare."""
-MOST_SERIES: Final = 500
-MOST_MODELS: Final = 10_000
+MAX_SERIES: Final = 500
+MAX_MODELS: Final = 10_000
 MODEL_HOURS: Final = 30 * 24
 """A model that was not called for so long is new when it comes back."""
 
@@ -144,7 +144,7 @@ def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) 
         series[row[0]] += 1
     changed: set[HourKey] = set()
     for new, sums in added.items():
-        key = new if new in rows or series[new.hour] < MOST_SERIES else new.as_other()
+        key = new if new in rows or series[new.hour] < MAX_SERIES else new.as_other()
         series[key.hour] += key not in rows
         before = rows.get(key, _NOTHING)
         counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:_COST], sums[:_COST], strict=True)]
@@ -159,7 +159,7 @@ def _note_models(
 ) -> None:
     (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
     current = [(*name, first, last) for name, (first, last) in models.items() if last > kept_hour - MODEL_HOURS]
-    connection.executemany(_NOTE_MODEL, current[: max(0, MOST_MODELS - known)])  # some of them may be there already
+    connection.executemany(_NOTE_MODEL, current[: max(0, MAX_MODELS - known)])  # some of them may be there already
 
 
 def read(connection: sqlite3.Connection, now_ms: int) -> History:

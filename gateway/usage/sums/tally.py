@@ -21,8 +21,8 @@ HOUR_MS: Final = 3_600_000
 PICO: Final = 10**12
 ATTO: Final = 10**18
 """Parts of a unit of money that sums are exact to."""
-MOST_NAME_CHARS: Final = 120
-MOST_WORD_CHARS: Final = 16
+MAX_NAME_CHARS: Final = 120
+MAX_WORD_CHARS: Final = 16
 """Of a currency."""
 CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Control characters; each stands as U+FFFD in a name."""
@@ -30,9 +30,9 @@ OTHER: Final = "(other)"
 """Name of the series beyond the bound, among those of the detectors."""
 
 _EXACT = Context(prec=60)
-_MOST_COST = 10**12
+_MAX_COST = 10**12
 """Of one record, in whole units: a larger cost is a fault."""
-_MOST_COUNT = 1 << 40
+_MAX_COUNT = 1 << 40
 _NO_COST = (None, None)
 _NOBODY: dict[str, Any] = {}
 _INPUT_ONLY = frozenset({"embeddings", "rerank"})
@@ -192,9 +192,9 @@ class Tally:
         for invalid ones.
         """
         hour, *texts, currency, cost_source = names
-        source = "" if currency is None else (cost_source or "reported")[:MOST_WORD_CHARS]
-        shown = [CONTROLS.sub("\ufffd", (text or "")[:MOST_NAME_CHARS]) for text in texts]
-        key = Key._make((hour_of(hour), *shown, (currency or "")[:MOST_WORD_CHARS], source))
+        source = "" if currency is None else (cost_source or "reported")[:MAX_WORD_CHARS]
+        shown = [CONTROLS.sub("\ufffd", (text or "")[:MAX_NAME_CHARS]) for text in texts]
+        key = Key._make((hour_of(hour), *shown, (currency or "")[:MAX_WORD_CHARS], source))
         if not all(isinstance(name, str) for name in key[1:]):
             raise TypeError
         sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
@@ -237,11 +237,11 @@ def atto_of(amount: str) -> int:
         number = Decimal(amount, _EXACT)
     except InvalidOperation:
         raise ValueError from None
-    if not number.is_finite() or abs(number) > _MOST_COST:
+    if not number.is_finite() or abs(number) > _MAX_COST:
         raise ValueError
     return int(_EXACT.to_integral_value(_EXACT.scaleb(number, 18)))
 
 
 def _count(value: object) -> int | None:
     """A plausible count; None for any other value."""
-    return value if type(value) is int and 0 <= value <= _MOST_COUNT else None
+    return value if type(value) is int and 0 <= value <= _MAX_COUNT else None

@@ -25,11 +25,11 @@ _READ: Final = f"SELECT {', '.join(COLUMNS)} FROM usage_rollups"  # noqa: S608 -
 
 
 async def drop_unused_names(database: Database) -> None:
-    """Where more than half of `MOST_NAMES` are held. The caller adds no usage until this returns.
+    """Where more than half of `MAX_NAMES` are held. The caller adds no usage until this returns.
 
     Raises DatabaseUnavailable.
     """
-    if await database.read(names.count) <= names.MOST_NAMES // 2:
+    if await database.read(names.count) <= names.MAX_NAMES // 2:
         return
     unused = sorted(await _unused(database))
     for start in range(0, len(unused), NAMES):

@@ -9,7 +9,7 @@ from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import MAX_FILTER_CHARS, ORDERS
 from gateway.common.one_line import OneLine
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
-from gateway.usage.sums.request import GROUP_BY, INTERVALS, MOST_GROUPED, OrderBy
+from gateway.usage.sums.request import GROUP_BY, INTERVALS, MAX_GROUPED, OrderBy
 from gateway.usage.sums.saved_filter import SavedFilter
 from gateway.usage.sums.timespan import Interval
 from gateway.usage.views.view import RANGES, Range
@@ -18,8 +18,8 @@ GroupBy = Annotated[
     list[Dimension],
     Field(
         min_length=1,
-        max_length=MOST_GROUPED,
-        description=f"a list of 1 to {MOST_GROUPED} of {', '.join(DIMENSIONS)}",
+        max_length=MAX_GROUPED,
+        description=f"a list of 1 to {MAX_GROUPED} of {', '.join(DIMENSIONS)}",
     ),
 ]
 IntervalWord = Annotated[

@@ -15,7 +15,7 @@ from gateway.usage.sums.saved_filter import filter_of, filter_text, kept_filter,
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.view import BEYOND_HOURS, View, view_item
 
-MOST_VIEWS: Final = 1_000
+MAX_VIEWS: Final = 1_000
 _COLUMNS: Final = (
     "view_id", "view_no", "name", "filter", "group_by", "interval", "sort_key", "sort_order", "range",
     "created_at_ms", "created_by", "updated_at_ms", "updated_by",
@@ -105,8 +105,8 @@ def _find(connection: sqlite3.Connection, view_id: str) -> View:
 
 def _create(connection: sqlite3.Connection, fields: Mapping[str, Any], *, view_id: str, by: str, now_ms: int) -> View:
     held, last = connection.execute("SELECT count(*), coalesce(max(view_no), 0) FROM views").fetchone()
-    if held >= MOST_VIEWS:
-        raise TooManyKept(f"views: {MOST_VIEWS} are kept already; delete some first")
+    if held >= MAX_VIEWS:
+        raise TooManyKept(f"views: {MAX_VIEWS} are kept already; delete some first")
     who: dict[str, Any] = {"created_at_ms": now_ms, "created_by": by, "updated_at_ms": now_ms, "updated_by": by}
     return _put(connection, View(view_id=view_id, view_no=last + 1, **_typed(fields), **who))
 

@@ -23,7 +23,7 @@ const WHOLE: [&str; 3] = ["bearer", "related", "rejected"];
 /// Of more, where they are most of what was read, the rest is not looked at.
 const FEW_GAPS: usize = 8;
 /// Of a payload that is read together with others: a thousand of them fit into 64 bits.
-const MOST_TOKENS: i64 = 1 << 53;
+const MAX_TOKENS: i64 = 1 << 53;
 
 /// What holds for all spans of a payload.
 pub struct Request<'a> {
@@ -121,7 +121,7 @@ impl Output {
     /// Whether it holds all of its payload, and its sums leave room for those of others.
     pub fn can_be_added(&self) -> bool {
         let mut used = self.used.entries.iter();
-        self.gaps.is_empty() && !self.is_whole && used.all(|(_, tokens)| *tokens < MOST_TOKENS)
+        self.gaps.is_empty() && !self.is_whole && used.all(|(_, tokens)| *tokens < MAX_TOKENS)
     }
 
     /// Add what *one*, which `can_be_added`, holds behind what is here.

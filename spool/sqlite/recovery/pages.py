@@ -19,7 +19,7 @@ FILE_HEADER_BYTES = 100
 _MAP_ENTRY_BYTES = 5
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _FIRST_BLOB_TYPE = 12
-_MOST_VARINT_BYTES = 9
+_MAX_VARINT_BYTES = 9
 
 Value = int | float | str | bytes | None
 ReadPage = Callable[[int], bytes]
@@ -156,9 +156,9 @@ def _slice(payload: bytes, at: int, after: int) -> bytes:
 def _varint(content: bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends."""
     value = 0
-    for i in range(_MOST_VARINT_BYTES):
+    for i in range(_MAX_VARINT_BYTES):
         byte = content[at + i]
-        if i == _MOST_VARINT_BYTES - 1:
+        if i == _MAX_VARINT_BYTES - 1:
             return value << 8 | byte, at + i + 1
         value = value << 7 | byte & 0x7F
         if byte < 0x80:  # noqa: PLR2004 the top bit states that more follows

@@ -32,7 +32,7 @@ from spool.status import Quarantined, gone_text
 
 ENTRIES = "quarantine"
 """Name in `meta` of what was quarantined so far."""
-MOST_ENTRIES = 20
+MAX_ENTRIES = 20
 HAS_SUMMARIES = "summaries"
 """Name in `meta`, in a database whose summaries were written."""
 
@@ -183,7 +183,7 @@ def write_entries(connection: sqlite3.Connection, kept: Sequence[Quarantined]) -
 
 
 def note(connection: sqlite3.Connection, entry: Quarantined) -> None:
-    write_entries(connection, [*entries(connection), entry][-MOST_ENTRIES:])
+    write_entries(connection, [*entries(connection), entry][-MAX_ENTRIES:])
     connection.execute("DELETE FROM meta WHERE name=?", (FINDINGS,))
 
 

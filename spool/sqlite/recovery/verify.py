@@ -21,7 +21,7 @@ from spool.sqlite.recovery.salvage import kept_bytes
 from spool.sqlite.writer import load_counters
 from spool.status import Finding, Verified
 
-MOST_PAGES_TOLD = 20
+MAX_PAGES_TOLD = 20
 
 
 def verify_stopped(data_dir: Path) -> Verified:
@@ -81,7 +81,7 @@ def verify(data_dir: Path) -> Verified:
 
 
 def bad_pages(connection: sqlite3.Connection) -> list[Finding]:
-    lines = [str(line) for (line,) in connection.execute(f"PRAGMA integrity_check({MOST_PAGES_TOLD})")]
+    lines = [str(line) for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGES_TOLD})")]
     return [] if lines == ["ok"] else [Finding("pages", part) for line in lines for part in line.splitlines() if part]
 
 

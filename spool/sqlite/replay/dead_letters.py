@@ -19,7 +19,7 @@ from spool.sqlite.replay import ranges, side_counts
 PAGE_RECORDS = 500
 """Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""
 PAGE_BYTES = 4 << 20
-MOST_REASONS = 100
+MAX_REASONS = 100
 """Called for one lane; the upstream makes the codes, so there may be any number."""
 OTHER = "other"
 
@@ -106,7 +106,7 @@ def lanes(connection: sqlite3.Connection) -> list[Lane]:
 
 def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
     """Counts by lane and reason, the most frequent of a lane first; what is beyond
-    `MOST_REASONS` stands under `OTHER`.
+    `MAX_REASONS` stands under `OTHER`.
     """
     counts: list[ReasonCount] = []
     listed: dict[Lane, int] = {}
@@ -115,9 +115,9 @@ def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
         " ORDER BY lane, sum(records) DESC, code"
     ):
         listed[lane] = listed.get(lane, 0) + 1
-        if listed[lane] <= MOST_REASONS:
+        if listed[lane] <= MAX_REASONS:
             counts.append(ReasonCount(lane, reason, records, size, oldest, newest))
-        elif listed[lane] == MOST_REASONS + 1:
+        elif listed[lane] == MAX_REASONS + 1:
             counts.append(ReasonCount(lane, OTHER, records, size, oldest, newest))
         else:
             _, _, n, sizes, first, last = counts.pop()

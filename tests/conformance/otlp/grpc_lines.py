@@ -12,8 +12,8 @@ from tests.conformance.otlp.target import Target, kept_since
 from tests.support.otlp_bytes import field
 
 MIB = 2**20
-MOST_MEMORY_MIB = 400
-MOST_ANSWER_BYTES = 4 * MIB
+MAX_MEMORY_MIB = 400
+MAX_ANSWER_BYTES = 4 * MIB
 RETRYABLE = {"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"}
 PING_MS = 1000  # the library sends none more often
 PINGS_S = 3.5
@@ -60,7 +60,7 @@ async def bomb(target: Target, seen: Seen) -> None:
     seen.expect(called.code == "RESOURCE_EXHAUSTED", f"128 MiB of zeros in gzip: {called.code}")
     after = target.peak_mib()
     if before is not None and after is not None:
-        seen.expect(after - before < MOST_MEMORY_MIB, f"peak memory +{after - before} MiB")
+        seen.expect(after - before < MAX_MEMORY_MIB, f"peak memory +{after - before} MiB")
     await survives(grpc, seen)
 
 
@@ -70,7 +70,7 @@ async def small_answers(target: Target, seen: Seen) -> None:
     called = await the_grpc(target).call("traces", body)
     size = len(called.body) + len(called.message)
     seen.expect(called.code in ("OK", "INVALID_ARGUMENT"), f"10,001 spans: {called.code}")
-    seen.expect(size < MOST_ANSWER_BYTES, f"{size} bytes for 10,000 invalid spans")
+    seen.expect(size < MAX_ANSWER_BYTES, f"{size} bytes for 10,000 invalid spans")
 
 
 @line("B05", "SHOULD", "grpc", "an empty request succeeds")

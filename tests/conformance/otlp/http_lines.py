@@ -32,9 +32,9 @@ else:
     from backports import zstd
 
 MIB = 2**20
-MOST_MEMORY_MIB = 400
+MAX_MEMORY_MIB = 400
 """By which a bomb of 1 GiB may raise the process's peak."""
-MOST_ANSWER_BYTES = 4 * MIB
+MAX_ANSWER_BYTES = 4 * MIB
 UNREAD_S = 20.0
 """For an answer to headers alone."""
 LARGEST_MIB = 1024
@@ -109,7 +109,7 @@ async def bomb(target: Target, seen: Seen) -> None:
     seen.expect(reply.status in (413, 400), f"1 GiB in 1 MiB of gzip: {reply.status}")
     after = target.peak_mib()
     if before is not None and after is not None:
-        seen.expect(after - before < MOST_MEMORY_MIB, f"peak memory +{after - before} MiB")
+        seen.expect(after - before < MAX_MEMORY_MIB, f"peak memory +{after - before} MiB")
     await survives(http, seen)
 
 
@@ -121,7 +121,7 @@ async def small_answers(target: Target, seen: Seen) -> None:
     ):
         reply = await the_http(target).post("traces", body, media)
         seen.expect(reply.status in (200, 400), f"10,001 spans: {reply.status}")
-        seen.expect(len(reply.body) < MOST_ANSWER_BYTES, f"{len(reply.body)} bytes for 10,000 invalid spans")
+        seen.expect(len(reply.body) < MAX_ANSWER_BYTES, f"{len(reply.body)} bytes for 10,000 invalid spans")
 
 
 @line("B05", "SHOULD", "http", "an empty request succeeds")

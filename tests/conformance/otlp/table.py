@@ -15,7 +15,7 @@ from tests.conformance.otlp.target import Target
 T = TypeVar("T")
 
 OVERS = ("http", "grpc", "sender")
-MOST_SEEN = 120
+MAX_SEEN = 120
 """Characters of a cell."""
 
 
@@ -76,5 +76,5 @@ def cell(result: Result | None) -> str:
     """What was seen is stated where it is no plain pass."""
     if result is None or result.verdict == "pass":
         return "" if result is None else "pass"
-    seen = result.seen if len(result.seen) <= MOST_SEEN else result.seen[:MOST_SEEN] + " …"
+    seen = result.seen if len(result.seen) <= MAX_SEEN else result.seen[:MAX_SEEN] + " …"
     return f"{shown(result)}: {seen.replace('|', '/')}"

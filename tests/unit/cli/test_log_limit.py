@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from gateway.cli.log_limit import MOST_CAUSES, Line, Repeats
+from gateway.cli.log_limit import MAX_CAUSES, Line, Repeats
 from tests.support.retained import largest
 
 LOGS = """
@@ -57,9 +57,9 @@ def test_what_ended_is_counted_too_and_once() -> None:
 
 def test_causes_that_no_one_repeats_do_not_gather() -> None:
     repeats = Repeats(60.0, Clock())
-    for n in range(10 * MOST_CAUSES):
+    for n in range(10 * MAX_CAUSES):
         assert repeats.line(n, "n").is_logged
-    assert largest(repeats) == MOST_CAUSES
+    assert largest(repeats) == MAX_CAUSES
 
 
 def test_three_hundred_failures_are_a_handful_of_lines_with_one_traceback_each() -> None:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from gateway.common.contract.errors import Overloaded
-from gateway.observability.tap import MOST_BEHIND, MOST_WAITING, MOST_WATCHERS, Line, Tap, Watcher, line_of
+from gateway.observability.tap import MAX_BEHIND, MAX_WAITING, MAX_WATCHERS, Line, Tap, Watcher, line_of
 from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
@@ -19,11 +19,11 @@ def lines(n: int, first: int = 0, **fields: str) -> list[Line]:
 
 async def test_a_slow_reader_keeps_the_newest_lines_and_is_stated_how_many_it_lost() -> None:
     watcher = Watcher({})
-    for first in range(0, 3 * MOST_WAITING, 100):
+    for first in range(0, 3 * MAX_WAITING, 100):
         watcher.put(lines(100, first), 0)
     taken, lost = await watcher.take(1)
-    assert lost == 2 * MOST_WAITING
-    assert [line["record_id"] for line in taken] == [str(n) for n in range(2 * MOST_WAITING, 3 * MOST_WAITING)]
+    assert lost == 2 * MAX_WAITING
+    assert [line["record_id"] for line in taken] == [str(n) for n in range(2 * MAX_WAITING, 3 * MAX_WAITING)]
     assert await watcher.take(0) == ([], 0)
 
 
@@ -39,11 +39,11 @@ async def test_a_reader_that_is_far_behind_skips_chunks_and_knows_how_many_recor
     for n in range(5):
         await rig.send(call(f"call {n}", tokens=(n + 1, 1)))
     await rig.settle()
-    whole = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=MOST_BEHIND)
+    whole = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=MAX_BEHIND)
     assert ([outcome for outcome, _ in whole.items], whole.skipped) == (["kept"] * 5, 0)
     late = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=2)
     assert (len(late.items), late.skipped, late.through_seq) == (2, 3, whole.through_seq)
-    paged = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1, most_behind=MOST_BEHIND)
+    paged = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1, most_behind=MAX_BEHIND)
     assert (len(paged.items), paged.is_more) == (1, True)
     await rig.spool.close()
 
@@ -52,7 +52,7 @@ async def test_taps_are_bounded_and_nothing_is_read_without_one(tmp_path: Path) 
     rig = await Rig.opened(tmp_path)
     tap = Tap(rig.spool)
     opened: list[Any] = []
-    for _ in range(MOST_WATCHERS):
+    for _ in range(MAX_WATCHERS):
         opened.append(tap.watch({}))
         await opened[-1].__aenter__()
     with pytest.raises(Overloaded, match="close one"):

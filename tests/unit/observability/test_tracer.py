@@ -7,7 +7,7 @@ from time import perf_counter
 import pytest
 
 from exporters.base import Delivered, Retry
-from gateway.observability.telemetry.tracer import MOST_REMEMBERED, MOST_SPANS, Tracer
+from gateway.observability.telemetry.tracer import MAX_REMEMBERED, MAX_SPANS, Tracer
 from spool.record import Batch
 from tests.support.retained import largest
 
@@ -53,22 +53,22 @@ def test_a_request_that_ended_names_no_later_append() -> None:
 
 def test_spans_that_wait_are_bounded_and_the_rest_counted() -> None:
     traced = tracer()
-    for number in range(MOST_SPANS):
+    for number in range(MAX_SPANS):
         request(traced, number)
-    assert traced.dropped == MOST_SPANS
-    assert len(traced.take()) == MOST_SPANS
+    assert traced.dropped == MAX_SPANS
+    assert len(traced.take()) == MAX_SPANS
     assert traced.take() == []
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays() -> None:
     traced = tracer()
-    for number in range(MOST_REMEMBERED + 10):
+    for number in range(MAX_REMEMBERED + 10):
         request(traced, number)
         traced.take()
-    assert largest(traced) == MOST_REMEMBERED
+    assert largest(traced) == MAX_REMEMBERED
     traced.sent(batch(0), Delivered(), 0.1)
     assert traced.take() == []
-    traced.sent(batch(MOST_REMEMBERED), Delivered(), 0.1)
+    traced.sent(batch(MAX_REMEMBERED), Delivered(), 0.1)
     assert len(traced.take()) == 1
 
 

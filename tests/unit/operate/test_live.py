@@ -97,7 +97,7 @@ async def test_a_silent_stream_has_a_heartbeat(rig: Rig, monkeypatch: pytest.Mon
 
 
 async def test_streams_are_bounded_and_leave_their_place(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    monkeypatch.setattr(live, "MAX_STREAMS", 1)
     async with aiohttp.ClientSession(headers=rig.cookie()) as client:
         first = await client.get(rig.url + "/live")
         async with client.get(rig.url + "/live") as second:

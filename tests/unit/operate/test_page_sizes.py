@@ -39,7 +39,7 @@ RECORDS = int(os.environ.get("PAGE_RECORDS", "6000"))
 MODELS = 60_000
 """At that many records or more; with fewer each record has a model of its own."""
 PER_WRITE = 20_000
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 LONG = "x" * 100
 """Names are as long as the tally keeps them."""
 
@@ -121,7 +121,7 @@ async def test_no_view_follows_the_number_of_models(rig: Rig) -> None:
             times_ms.append((time.perf_counter() - began_s) * 1000)
             assert response.status == 200, text[:500]
         print(f"{path:50} {len(text.encode()):8,} B {min(times_ms):6.0f} ms")  # noqa: T201 the measurement
-        assert len(text.encode()) < MOST_BYTES, path
+        assert len(text.encode()) < MAX_BYTES, path
 
 
 async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Path) -> None:

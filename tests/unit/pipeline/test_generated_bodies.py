@@ -15,7 +15,7 @@ from tests.support.worst_bodies import NO_LIMITS, Sent, read
 
 BYTES = 6_000
 TIMES = 4
-MOST_TIMES = 6.0
+MAX_TIMES = 6.0
 """Of the steps; quadratic work gives sixteen."""
 LEAST_STEPS = 4_000
 """Below, what is done once for a body, and for its first item of a kind, outweighs the rest."""
@@ -42,7 +42,7 @@ def assert_linear(decoder: Decoder, shape: Shape) -> None:
         return
     steps_of(lambda: read_by(decoder, few))  # what is remembered of names is no work of the second
     least, most = (steps_of(lambda body=body: read_by(decoder, body)) for body in (few, many))  # type: ignore[misc]  # at once
-    assert most < MOST_TIMES * max(least, LEAST_STEPS), (least, most, many[:300], many[-300:])
+    assert most < MAX_TIMES * max(least, LEAST_STEPS), (least, most, many[:300], many[-300:])
 
 
 def read_by(decoder: Decoder, body: bytes) -> None:

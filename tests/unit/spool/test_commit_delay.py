@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from spool.commit_delay import DELAY_S, IDLE_S, MOST_APPENDS, PROBE_EVERY, STRETCH_EVERY, CommitDelay
+from spool.commit_delay import DELAY_S, IDLE_S, MAX_APPENDS, PROBE_EVERY, STRETCH_EVERY, CommitDelay
 from spool.record import AI_TELEMETRY
 from spool.sqlite.gathering import Gathering
 from spool.store import ItemCounts
@@ -70,8 +70,8 @@ def test_a_commit_waits_for_no_more_than_came_of_late() -> None:
     assert load.delay.enough == 4
     load.commit(gap_s=0.0005, appends=9)
     assert load.delay.enough == 9
-    load.commit(gap_s=0.0005, appends=MOST_APPENDS + 1)
-    assert load.delay.enough == MOST_APPENDS
+    load.commit(gap_s=0.0005, appends=MAX_APPENDS + 1)
+    assert load.delay.enough == MAX_APPENDS
 
 
 def test_one_commit_in_many_looks_whether_more_would_come() -> None:
@@ -80,7 +80,7 @@ def test_one_commit_in_many_looks_whether_more_would_come() -> None:
     for _ in range(2 * STRETCH_EVERY + 2):
         load.commit(gap_s=0.0005, appends=2)
         enough.append(load.delay.enough)
-    assert enough[STRETCH_EVERY - 1] == enough[2 * STRETCH_EVERY] == MOST_APPENDS
+    assert enough[STRETCH_EVERY - 1] == enough[2 * STRETCH_EVERY] == MAX_APPENDS
     assert sorted(enough[8:]).count(2) == len(enough) - 8 - 2
 
 
@@ -92,14 +92,14 @@ async def gathered(appends: int) -> Gathering:
 
 
 async def test_an_operation_and_enough_appends_wait_for_no_more() -> None:
-    gathering = await gathered(MOST_APPENDS - 1)
+    gathering = await gathered(MAX_APPENDS - 1)
     assert gathering.waiting.is_set()
     assert not gathering.urgent.is_set()
     gathering.ask(lambda *_: None, asyncio.Future())
     assert gathering.urgent.is_set()
     gathering.take()
     assert not gathering.urgent.is_set(), "what comes next is not urgent"
-    assert (await gathered(MOST_APPENDS)).urgent.is_set()
+    assert (await gathered(MAX_APPENDS)).urgent.is_set()
 
 
 async def test_requests_that_keep_coming_one_by_one_share_commits(data_dir: Path) -> None:

@@ -15,7 +15,7 @@ from spool.record import AI_TELEMETRY
 from spool.settings import SpoolSettings
 from spool.sqlite import packing
 from spool.sqlite.chunks import PACKED_BODY, with_checksum
-from spool.sqlite.packing import MOST_BYTES, Unreadable, pack, unpack
+from spool.sqlite.packing import MAX_BYTES, Unreadable, pack, unpack
 from spool.sqlite.recovery.verify import verify_stopped
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts
@@ -48,7 +48,7 @@ def test_what_is_packed_is_unpacked_as_it_was(content: bytes) -> None:
 def test_content_that_a_frame_makes_no_shorter_is_stored_as_it_is() -> None:
     short = noise(5_000)
     assert pack(short) is short
-    large = bytes(MOST_BYTES + 1)
+    large = bytes(MAX_BYTES + 1)
     assert pack(large) is large
 
 
@@ -60,7 +60,7 @@ def test_content_that_a_frame_makes_no_shorter_is_stored_as_it_is() -> None:
         lambda frame: frame + b"\0",
         lambda frame: frame + frame,
         lambda frame: frame[:30] + bytes([frame[30] ^ 0xFF]) + frame[31:],
-        lambda frame: zstd.compress(bytes(MOST_BYTES + 1)),
+        lambda frame: zstd.compress(bytes(MAX_BYTES + 1)),
         lambda frame: zstd.compress(b"no size", options={zstd.CompressionParameter.content_size_flag: 0}),
         lambda frame: b"JSON" * 20,
     ],
@@ -95,7 +95,7 @@ def test_a_frame_that_would_grow_beyond_bounds_takes_no_memory(frame: bytes) -> 
     try:
         with pytest.raises(Unreadable):
             unpack(frame)
-        assert tracemalloc.get_traced_memory()[1] < 2 * packing.MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 2 * packing.MAX_BYTES
     finally:
         tracemalloc.stop()
 
@@ -169,7 +169,7 @@ async def test_a_bomb_in_a_chunk_with_its_checksum_takes_no_memory(data_dir: Pat
     tracemalloc.start()
     try:
         assert await drained(spool) == [record(n) for n in range(20, 40)]
-        assert tracemalloc.get_traced_memory()[1] < 2 * packing.MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 2 * packing.MAX_BYTES
     finally:
         tracemalloc.stop()
         await spool.close()

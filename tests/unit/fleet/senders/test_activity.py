@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.fleet.senders.activity import MOST, MOST_SERVICES, OTHER, SenderId, Senders, format_of
+from gateway.fleet.senders.activity import MAX_SERVICES, MOST, OTHER, SenderId, Senders, format_of
 from gateway.fleet.senders.listing import sender_page
 from gateway.fleet.senders.repeats import sent_in
 from gateway.fleet.senders.store import SenderStore
@@ -79,8 +79,8 @@ def test_a_key_with_ever_new_services_does_not_push_out_the_others(senders: Send
     for number in range(3 * MOST):
         send(senders, f"service-{number}", key="loud")
     assert SenderId("quiet", "otlp.traces", "bot", "OTel/1.0") in senders.known
-    assert len(senders.known) == MOST_SERVICES + 2
-    assert senders.known[SenderId("loud", "otlp.traces", OTHER, "OTel/1.0")].requests == 3 * MOST - MOST_SERVICES
+    assert len(senders.known) == MAX_SERVICES + 2
+    assert senders.known[SenderId("loud", "otlp.traces", OTHER, "OTel/1.0")].requests == 3 * MOST - MAX_SERVICES
 
 
 def test_a_refusal_is_put_down_to_the_service_that_sent_last_under_its_key(senders: Senders, clock: Clock) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.counting.metrics.gaps import Gap
-from gateway.usage.insights.detect import MOST_FINDINGS, Figures, detect
+from gateway.usage.insights.detect import MAX_FINDINGS, Figures, detect
 from gateway.usage.insights.finding import Finding
 from gateway.usage.insights.operations import DeadLetters, Device, LaneWaits, StuckLane
 from gateway.usage.insights.thresholds import ERROR_LEAST_FAILED, HELD_LANE_S, RETRYING_LANE_S
@@ -405,5 +405,5 @@ def test_what_is_beyond_the_bound_of_series_is_no_name() -> None:
 
 
 def test_no_detector_reports_more_than_anybody_reads() -> None:
-    usage = [used(0, model=f"m{n}", calls_without_price=1) for n in range(MOST_FINDINGS + 10)]
-    assert len(found(history(usage))) == MOST_FINDINGS
+    usage = [used(0, model=f"m{n}", calls_without_price=1) for n in range(MAX_FINDINGS + 10)]
+    assert len(found(history(usage))) == MAX_FINDINGS

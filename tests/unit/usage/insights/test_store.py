@@ -202,8 +202,8 @@ async def test_rounds_touch_nothing_that_was_made_by_hand(store: InsightStore) -
 
 
 async def test_there_is_an_end_to_what_is_written_by_hand(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_MADE", 1)
-    monkeypatch.setattr(tables, "MOST_COMMENTS", 1)
+    monkeypatch.setattr(tables, "MAX_MADE", 1)
+    monkeypatch.setattr(tables, "MAX_COMMENTS", 1)
     body = {"title": "by hand", "category": "waste", "effort": "low"}
     made = await store.create(body)
     await store.add_comment(made["id"], {"text": "x"}, by="ops")
@@ -280,7 +280,7 @@ async def test_a_round_that_could_not_be_written_is_made_up_for(store: InsightSt
 
 
 async def test_there_are_never_more_than_the_most(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_FOUND", 5)
+    monkeypatch.setattr(tables, "MAX_FOUND", 5)
     made = await store.create({"title": "by hand", "category": "waste", "effort": "low"})
     for n in range(9):
         await store.note([finding(str(n), title=str(n))])

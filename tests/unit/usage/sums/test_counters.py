@@ -25,7 +25,7 @@ def test_sums_count_the_same_before_and_after_they_are_written() -> None:
 
 
 def test_series_beyond_the_bound_are_other_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_SERIES", 2)
+    monkeypatch.setattr(counters, "MAX_SERIES", 2)
     made = UsageCounters()
     for _ in range(2):
         made.add(counted(*(of(f"m{n}") for n in range(5))).sums)
@@ -35,7 +35,7 @@ def test_series_beyond_the_bound_are_other_for_good(monkeypatch: pytest.MonkeyPa
 
 
 def test_currencies_are_distinguished_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "MOST_CURRENCIES", 2)
+    monkeypatch.setattr(counters, "MAX_CURRENCIES", 2)
     made = UsageCounters()
     made.add(counted(of("a"), of("a", currency="EUR"), of("a", currency="ZZZ")).sums)
     values = made.values({})

@@ -23,7 +23,7 @@ from gateway.usage.sums import grains, names, rollups
 from gateway.usage.sums.figures import Breakdown, UsageSums, money_text
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent, Name
-from gateway.usage.sums.query import MOST_ASKERS, UsageQueries
+from gateway.usage.sums.query import MAX_ASKERS, UsageQueries
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import BadRange, TimeRange
 from gateway.usage.sums.unused_names import drop_unused_names
@@ -238,7 +238,7 @@ async def test_the_oldest_days_are_folded_when_there_are_too_many_rows(
     days = [of("a", ago_h=day * 24, attribution={"user": f"u{n}"}) for day in range(10) for n in range(9)]
     await add(database, *days)
     before = await queries.over_time(MONTH)
-    monkeypatch.setattr(rollups, "MOST_DAY_ROWS", 150)
+    monkeypatch.setattr(rollups, "MAX_DAY_ROWS", 150)
     later_ms = NOW_MS + HOUR_MS
     await add(database, now_ms=later_ms)
     rows = await database.read(lambda c: rollups.row_count(c, grains.DAY))
@@ -254,7 +254,7 @@ async def test_the_oldest_hours_go_when_there_are_too_many_rows(
     database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add(database, *(of(ago_h=ago) for ago in range(0, 800, 10)))
-    monkeypatch.setattr(rollups, "MOST_HOUR_ROWS", 100)
+    monkeypatch.setattr(rollups, "MAX_HOUR_ROWS", 100)
     await add(database, now_ms=NOW_MS + HOUR_MS)
     state = await UsageQueries(database, now_ms=lambda: NOW_MS + HOUR_MS).as_of()
     kept = TimeRange(state.hours_from_ms // HOUR_MS, NOW_HOUR + 1)
@@ -267,7 +267,7 @@ async def test_the_oldest_hours_go_when_there_are_too_many_rows(
 async def test_names_are_bounded_and_unused_ones_go(
     database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "MOST_NAMES", 20)
+    monkeypatch.setattr(names, "MAX_NAMES", 20)
     await add(database, *(of(f"t{n:02}") for n in range(40)))
     assert await database.read(names.count) == 20
     assert (await queries.by("team", within=TODAY)).total.calls == 40
@@ -290,7 +290,7 @@ async def test_sums_beyond_what_a_column_holds_stop_there(database: Database, qu
     sums[6] = 2**62
     for _ in range(3):
         await database.write(partial(rollups.add, sums=tally.sums, now_hour=NOW_HOUR))
-    assert (await queries.totals(TODAY)).input_tokens == rollups.MOST_COUNT
+    assert (await queries.totals(TODAY)).input_tokens == rollups.MAX_COUNT
 
 
 def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
@@ -359,7 +359,7 @@ async def test_hundreds_of_currencies_have_an_answer(database: Database, queries
 async def test_users_leave_room_for_models_and_currencies(
     database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "MOST_NAMES_WITH_MANY", 100)
+    monkeypatch.setattr(names, "MAX_NAMES_WITH_MANY", 100)
     await add(database, *[of(attribution={"user": f"u{n}"}) for n in range(300)])
     euro = {"amount": "1000", "currency": "EUR", "source": "reported"}
     await add(database, of(attribution={"user": "new"}) | {"cost": euro, "response_model": "new-model"})
@@ -394,11 +394,11 @@ async def test_few_ask_at_once(database: Database) -> None:
     queries = UsageQueries(database, now_ms=lambda: NOW_MS)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(queries.apart())
-        waiting = [asyncio.create_task(show(queries, Call(None))) for _ in range(MOST_ASKERS - 1)]
+        waiting = [asyncio.create_task(show(queries, Call(None))) for _ in range(MAX_ASKERS - 1)]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
             await show(queries, Call(None))
-    assert len(await asyncio.gather(*waiting)) == MOST_ASKERS - 1
+    assert len(await asyncio.gather(*waiting)) == MAX_ASKERS - 1
 
 
 async def test_the_rows_of_a_day_are_the_same_however_many_pages_they_take(

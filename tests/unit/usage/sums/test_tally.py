@@ -13,7 +13,7 @@ import pytest
 from gateway.common.storage.database import Database
 from gateway.usage.sums import table, tally
 from gateway.usage.sums.history import History, Usage
-from gateway.usage.sums.tally import HOUR_MS, MOST_NAME_CHARS, OTHER, PICO, Tally
+from gateway.usage.sums.tally import HOUR_MS, MAX_NAME_CHARS, OTHER, PICO, Tally
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
 from tests.support.native import IMPLEMENTATIONS
@@ -193,7 +193,7 @@ async def test_counting_began_with_the_first_hour_that_was_counted(database: Dat
 async def test_series_beyond_the_bound_are_summed_as_others(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "MOST_SERIES", 3)
+    monkeypatch.setattr(table, "MAX_SERIES", 3)
     names = [counted(*(record(attribution={"team": f"team {n}"}) for n in range(k))) for k in (2, 8)]
     usage = (await kept(database, *names, counted(record(ago_h=1)))).usage
     assert sum(x.calls for x in usage) == 11, "none is lost"
@@ -206,7 +206,7 @@ async def test_series_beyond_the_bound_are_summed_as_others(
 
 
 async def test_models_beyond_the_bound_are_not_noted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "MOST_MODELS", 2)
+    monkeypatch.setattr(table, "MAX_MODELS", 2)
     models = counted(*(record(response_model=f"m{n}") for n in range(5)))
     assert len((await kept(database, models, models)).models) == 2
 
@@ -214,11 +214,11 @@ async def test_models_beyond_the_bound_are_not_noted(database: Database, monkeyp
 async def test_long_names_are_cut_and_take_one_place(database: Database) -> None:
     long = "x" * 10_000
     usage = await only(database, *(record(response_model=long + str(n), attribution={"team": long}) for n in range(3)))
-    assert (usage.calls, usage.model, usage.team) == (3, long[:MOST_NAME_CHARS], long[:MOST_NAME_CHARS])
+    assert (usage.calls, usage.model, usage.team) == (3, long[:MAX_NAME_CHARS], long[:MAX_NAME_CHARS])
 
 
 async def test_sums_never_exceed_what_a_column_holds(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "_MOST_COUNT", 2**63)
+    monkeypatch.setattr(tally, "_MAX_COUNT", 2**63)
     made = Tally(native=None)
     usage = {"status": "reported", "input_tokens": 2**62, "output_tokens": 0}
     made.add([orjson.dumps(record(usage=usage))] * 5, now_ms=NOW_MS)

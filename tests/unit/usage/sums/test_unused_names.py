@@ -23,7 +23,7 @@ UNUSED = [f"gone-{n}" for n in range(60)]
 @pytest.fixture
 async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     """More names than half of the bound, of which some are in use."""
-    monkeypatch.setattr(names, "MOST_NAMES", 150)
+    monkeypatch.setattr(names, "MAX_NAMES", 150)
     monkeypatch.setattr(unused_names, "ROWS", 1)
     monkeypatch.setattr(unused_names, "NAMES", 7)
     opened = await Database.open(tmp_path / "data" / "control.db")
@@ -52,7 +52,7 @@ async def test_names_without_a_row_are_deleted_and_the_others_stay(database: Dat
 
 
 async def test_they_stay_below_half_of_the_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MOST_NAMES", 1000)
+    monkeypatch.setattr(names, "MAX_NAMES", 1000)
     await drop_unused_names(database)
     assert set(UNUSED) <= await held(database)
 
