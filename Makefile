@@ -5,7 +5,7 @@ PYTHON ?= python3
 JOBS ?= 3
 # Tests write and flush thousands of small databases: in memory that takes a third of the time, where 8 GB are free for it.
 TEST_TMP ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 ] 2>/dev/null && echo /dev/shm)
-# Byte code is kept whatever the environment says: a test run starts hundreds of processes, and each would compile anew.
+# Byte code is kept whatever the environment says: a test run starts hundreds of processes, and each would compile again.
 export PYTHONDONTWRITEBYTECODE :=
 PYTHON_TESTS := tests/e2e/test_canary.py tests/e2e/test_renamed_keys.py $(addprefix tests/unit/pipeline/test_,workers.py ancestors.py stamped.py large_payloads.py)
 VENV := .venv

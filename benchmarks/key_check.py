@@ -1,7 +1,7 @@
 """What asking for a request's key costs, with a real store of 1, 100 and 10 000 keys: `python
 -m benchmarks.key_check`.
 
-Each check is of another key, and looks at the file anew, as the first request in a turn of the
+Each check is of another key, and looks at the file again, as the first request in a turn of the
 event loop does (those behind it in one turn share the look: `shared`). CPU time of this thread, the
 median of several rounds. That a check writes nothing is looked at too: neither the files of the
 database nor its `data_version` move, whoever asks.

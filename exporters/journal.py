@@ -121,7 +121,7 @@ class LineFile:
             os.ftruncate(self._data_fd, position)
 
     def _compact(self) -> None:
-        """Write the journal anew with the last entries only, by rename, so that a crash
+        """Write the journal again with the last entries only, by rename, so that a crash
         leaves the old or the new one.
         """
         fresh = self._journal_path.with_name(f"{self._journal_path.name}.new")

@@ -65,7 +65,7 @@ class Keyring:
         self._files = self._file_stamps()
 
     def use(self, settings: Sequence[KeySetting]) -> None:
-        """Take other keys, in their order; every secret is read anew, and none is refused yet."""
+        """Take other keys, in their order; every secret is read again, and none is refused yet."""
         self._slots = [_Slot(setting) for setting in settings]
         self._files = self._file_stamps()
 
@@ -121,7 +121,7 @@ class Keyring:
             self._read(slot)
 
     def _read(self, slot: _Slot) -> str | None:
-        """Read the slot's secret anew; the fault when that fails, and
+        """Read the slot's secret again; the fault when that fails, and
         then the last good secret stands.
         """
         stamp = _file_stamp(slot.setting.secret)

@@ -16,7 +16,7 @@ from typing import Literal
 SUSPECT_FAILURES = 5
 UNREADABLE_ANSWERS = 2
 """One that was cut on its way comes whole the second time."""
-PARKED_MOST = 16
+MAX_PARKED = 16
 """Beyond it the lane pauses as for any failure: so many suspects are an outage."""
 
 Suspicion = Literal["none", "split", "park"]
@@ -65,4 +65,4 @@ class Suspects:
         if records > 1 and history.answered:
             self.forget(batch_id)
             return "split"
-        return "park" if parked < PARKED_MOST else "none"
+        return "park" if parked < MAX_PARKED else "none"

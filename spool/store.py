@@ -581,11 +581,11 @@ class Spool(IntakeStore, CountingStore, SupervisedLaneStore, BrakeStore, Settled
         """Its dead letters and resends."""
 
     def keep_lock(self) -> bool:
-        """Make the data directory's lock anew where it was removed or replaced; whether it had
+        """Make the data directory's lock again where it was removed or replaced; whether it had
         to be.
 
         Raises SpoolLocked when another process has the directory by now, or it is no longer where
-        it was: then stop. Raises SpoolError when the lock cannot be made anew for now.
+        it was: then stop. Raises SpoolError when the lock cannot be made again for now.
         """
 
     async def run_maintenance(self) -> None:

@@ -5,7 +5,7 @@ product at a time.
     python -m benchmarks.side_by_side --loads 1 64 512 --products gateway collector-durable
     python -m benchmarks.side_by_side --half                           p99 at half of what was taken
     python -m benchmarks.side_by_side --growth                         with up to 1 M records held
-    python -m benchmarks.side_by_side --write-docs                     and docs/benchmarks.md anew
+    python -m benchmarks.side_by_side --write-docs                     and write docs/benchmarks.md
     python -m benchmarks.side_by_side --loads --write-docs             the pages of known results
 
 What is missing is built first: sender and sink with Go, the collector by its own builder from Go
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
         "--json", type=Path, default=RESULTS, help="results, of earlier commands too (default: %(default)s)"
     )
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier commands")
-    parser.add_argument("--write-docs", action="store_true", help="tables and plots of docs/benchmarks.md anew")
+    parser.add_argument("--write-docs", action="store_true", help="write tables and plots into docs/benchmarks.md")
     return parser.parse_args()
 
 

@@ -24,7 +24,7 @@ _PLOTTED: Final = ("1", "10", "64", "100", "512")
 
 
 def write_pages(results: Results) -> None:
-    """Write all blocks and plots anew."""
+    """Write all blocks and plots."""
     for name in PAGES:
         path = PROJECT_ROOT / name
         path.write_text(with_blocks(path.read_text("utf-8"), results), "utf-8")

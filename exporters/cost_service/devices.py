@@ -44,7 +44,7 @@ class DeviceAnswer:
     device_id: str
     """As we sent it."""
     state: DeviceState | None
-    """None when the answer states nothing of it; `unknown` asks for a new enrolment; `blocked` is
+    """None when the answer does not name it; `unknown` asks for a new enrolment; `blocked` is
     sticky; `forbidden` may be the key's fault."""
     adopted_id: str | None = None
     """The id that the service wants the device to have, when it is another one."""
@@ -157,7 +157,7 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
 
 
 def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> DeviceReply:
-    """The common table, for an answer that states nothing of the device."""
+    """The common table, for an answer that does not name the device."""
     general = outcome(
         answer.status, answer.headers, answer.body, DEVICES, sent=DEVICE, now_unix_s=now_unix_s, cut=answer.cut
     )

@@ -2,7 +2,7 @@
 may have arrived unheard.
 
 Under another key the upstream would carry out such a batch twice. A failure that is answered later
-may come from something in front of the service, which knows no keys: it states nothing about the
+may come from something in front of the service, which knows no keys: it says nothing about the
 silent try. So the key stays for some more tries. The service itself, asked under a key that it
 knows, repeats its first answer, errors too and for ever: if that is still no success, nothing was
 carried out, and the batch goes under another key as after any answered failure. If it is a success

@@ -88,7 +88,7 @@ async def enroll_all(config: "Config", *, as_json: bool) -> int:
     click.echo(
         json.dumps(answer)
         if as_json
-        else f"{plural(answer['enrolling'], 'device is', 'devices are')} enrolled anew, one after the other"
+        else f"{plural(answer['enrolling'], 'device is', 'devices are')} enrolled again, one after the other"
     )
     return 0
 

@@ -49,7 +49,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "mcp": "install the extra `mcp`, or set `mcp: off`",
     "keys": "restore control.db and control.pepper together from one backup; of a newer release, run that one",
     "open intake": "make a key (`telemetry-gateway keys create`), or listen on loopback alone",
-    "secrets": "restore the file from the backup that the spool is of; admin-token may be removed, and is made anew",
+    "secrets": "restore the file from the backup that the spool is of; admin-token may be removed, and is made again",
     "local service": "restore the folder `service` from one backup; of a newer release, run that one",
     "spool": "run the release that wrote it; a damaged one is salvaged by `run`, which counts what is lost",
     "upstream": "correct upstream.base_url or upstream.ca_file",

@@ -58,7 +58,7 @@ class Repeats:
             return Line(is_logged=True) if found is None else Line(True, found.repeats, is_first=False)  # noqa: FBT003 its field's name says it
 
     def ended(self) -> list[tuple[str, int]]:
-        """(text, lines left out) of each cause whose interval is over; counted anew from here."""
+        """(text, lines left out) of each cause whose interval is over; counted again from here."""
         now_s = self._monotonic_s()
         with self._lock:
             over = {

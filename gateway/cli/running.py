@@ -55,7 +55,7 @@ cycles, so fewer are enough."""
 def run_gateway(
     config: Config, config_file: Path | None, ports_file: Path | None, read_again: Callable[[], Config]
 ) -> int:
-    """*config_file* is named in the log; *read_again* reads the configuration anew, for SIGHUP; it
+    """*config_file* is named in the log; *read_again* reads the configuration again, for SIGHUP; it
     raises ConfigFaults.
     """
     ignore(RELOAD)  # until the loop runs: it must end nothing

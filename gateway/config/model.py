@@ -221,7 +221,7 @@ class Devices(Options):
     that is posted to `/v1/devices`."""
     max_new_per_hour: int = Field(default=1000, ge=0)
     heartbeat_interval_s: DurationS = Field(default=60.0, alias="heartbeat_interval", ge=1, le=3600)
-    """Between a device's heartbeats to the service, where that states nothing else."""
+    """Between a device's heartbeats to the service, where it asks for no other."""
     enroll_per_s: float = Field(default=10.0, gt=0, le=1000)
     """Enrolments to the service, as the mean of a fleet that starts at once."""
     enroll_burst: int = Field(default=50, ge=1, le=10_000)
@@ -791,7 +791,7 @@ class Config(Options):
 
     @model_validator(mode="after")
     def telemetry_goes_elsewhere(self) -> Self:
-        """What the gateway sent to itself would be counted, and sent anew."""
+        """What the gateway sent to itself would be counted, and sent again."""
         if self.telemetry is not None:
             url = parsed_url(self.telemetry.endpoint)
             port = GRPC_PORT if self.telemetry.protocol == "grpc" and url.explicit_port is None else url.port or 0

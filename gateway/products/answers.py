@@ -2,7 +2,7 @@
 then it is dropped. Pure.
 
 1. It may be an object, or JSON in a text; a sentence in its place
-   ("body too large") states nothing.
+   ("body too large") has no usage.
 2. Its usage is the provider's own word, by the provider's own convention: OpenAI's prompt holds the
    cache; Anthropic's and Bedrock's input leaves cache reads and writes out; Gemini's candidates
    leave the thoughts out, and its prompt what its tools read (where its total states it).

@@ -6,7 +6,7 @@ Read from maximhq/bifrost: framework/logstore/tables.go (`Log`, `SearchResult`),
 
 1. A body is a row, a list of rows, `{"logs": […]}`, or `{"type": "log", "payload": row}`.
 2. A row of a request that asks no model (models listed, files, batches kept, tools run) is ignored.
-   A row that is still `processing` states nothing yet: suppressed; its id comes again.
+   A row that is still `processing` has no usage yet: suppressed; its id comes again.
 3. Each attempt of a fallback has a row and an id of its own. Retries with another key are in one
    row: only the last one's usage is known.
 4. `cost` is in dollars and holds what looking into the semantic cache cost. An answer from the

@@ -221,7 +221,7 @@ def _fill(attribution: Attribution, who: Mapping[str, str], context: Context) ->
 
 def fill_missing(attribution: Attribution, labels: Mapping[str, str], context: Context) -> None:
     """Write *labels* (as a key's: `team`, `project`, `environment`, `user`, else a label) where
-    *attribution* states nothing.
+    *attribution* has no value.
 
     A field that the key fixes stays as it is, also where that came to nothing.
     """

@@ -1,7 +1,7 @@
 """Whether a JSON object is a provider's answer or a request to one, by its envelope. Pure.
 
 Libraries write into one attribute the provider's whole answer or the model's text alone, which may
-be JSON too. Names such as `id`, `model` and `usage` state nothing there: an application's own data
+be JSON too. Names such as `id`, `model` and `usage` mean nothing there: an application's own data
 has them.
 
 1. An answer has its content and its usage, or its stated type, where the provider puts them

@@ -40,7 +40,7 @@ dropped; of a map its numbers."""
 OTHER: Final = 5
 """A number under a usage name that no table knows."""
 WHO: Final = 6
-"""As TEXT, but about the sender and its user: kept apart, for these state nothing about a model."""
+"""As TEXT, but about the sender and its user: kept apart, for these are not about a model."""
 
 
 OBJECT: Final = "raw_object"

@@ -4,7 +4,7 @@ and a rule for new names.
 1. A name of `_CALLS` is a call; its well-known value (OpenTelemetry GenAI) stands beside it.
 2. A name of `_STEPS`, or that speaks of an agent, a tool, a task …, is a step: it never bills,
    whatever usage it repeats.
-3. Any other name states nothing: what else the item carries decides.
+3. Any other name decides nothing: what else the item carries does.
 """
 
 import re

@@ -265,7 +265,7 @@ def _add_names(record: dict[str, Any], texts: dict[str, str]) -> None:
 
 def _add_numbers(record: Record, numbers: dict[str, float], currency: str | None) -> None:
     """Streaming, first token, batch and money. A cost of 0 of a failure, or for unknown
-    tokens, states nothing.
+    tokens, is unknown.
     """
     if (streamed := numbers.get("stream")) is not None:
         record["stream"] = streamed > 0

@@ -151,7 +151,7 @@ def partition(  # noqa: C901 - flat: it runs once for every call
 
 
 def _is_empty(counts: dict[str, int]) -> bool:
-    """Whether every count is 0, less the total: it states nothing of input and output."""
+    """Whether every count but the total is 0: the total alone does not say what is input."""
     return not any(count for name, count in counts.items() if name != "total")
 
 

@@ -160,7 +160,7 @@ class OpenIntakeAuthenticator:
 
 
 class KeyAuthenticator:
-    """Every request carries a key, which is checked anew each time: a key
+    """Every request carries a key, which is checked again each time: a key
     disabled now is refused now.
     """
 

@@ -1,6 +1,6 @@
 """An answer whose bytes are ready: the success that nearly every request gets.
 
-aiohttp builds headers anew for each answer, which costs more than parsing the
+aiohttp builds headers again for each answer, which costs more than parsing the
 request does (measured: 28 000 against 41 000 requests/s of one core). The head
 changes once a second, with its Date.
 """

@@ -86,7 +86,7 @@ def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> No
 
 
 def replace_body(connection: sqlite3.Connection, seq: int, records: list[bytes]) -> None:
-    """Write a chunk's records anew; their number, and all else of the chunk, stays."""
+    """Write a chunk's records again; their number, and all else of the chunk, stays."""
     content = b"".join(records)
     body = pack(content)
     connection.execute(

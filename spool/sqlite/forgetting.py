@@ -1,6 +1,6 @@
 """Removes a user from the records in spool.db.
 
-A chunk is written anew, with its ends and checksum, where nothing depends on its bytes: it is
+A chunk is written again, with its ends and checksum, where nothing depends on its bytes: it is
 settled, and no frozen batch holds a part of it. Ids and positions stay. What else names the user is
 counted as waiting: pending aggregates, chunks that settle, batches on their way.
 """

@@ -182,7 +182,7 @@ class Gathering:
     def take(self) -> Gathered:
         """All that waits, less what waits behind; on the writer's thread.
 
-        What is empty is taken too: the next one starts anew.
+        What is empty is taken too: the next one starts again.
         """
         with self.lock:
             gathered = self._open
@@ -198,7 +198,7 @@ class Gathering:
 
     def landed(self, gathered: Gathered, *, is_measured: bool) -> None:
         """What was taken is on the disk, or lost. It is counted in `size` until the room that the
-        spool takes `is_measured` anew.
+        spool takes `is_measured` again.
         """
         with self.lock:
             self._unmeasured_bytes += gathered.size

@@ -69,7 +69,7 @@ def close_lanes(connection: sqlite3.Connection, counters: Counters, open_lanes: 
     """Give up the lanes of exporters that are no longer set up: what waited in each is expired.
 
     Left alone they would hold every later chunk on disk for good. A
-    lane that comes back begins anew.
+    lane that comes back begins again.
     """
     given_up: dict[Lane, int] = {}
     for (name,) in connection.execute("SELECT name FROM lane").fetchall():

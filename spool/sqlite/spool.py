@@ -784,7 +784,7 @@ class SqliteSpool:
         return lambda connection, counters: ranges.expire(connection, counters, lane, received_before_ms, leased)
 
     def _read_dead_letters(self, connection: sqlite3.Connection, counters: Counters) -> DeadLetterSummary:
-        """Dead letters are counted anew only when something became of one."""
+        """Dead letters are counted again only when something became of one."""
         counts = tuple(sorted((lane, name, n) for (lane, name), n in side_counts.read(connection).items()))
         lanes = tuple((lane, x.dead_lettered) for lane, x in counters.lanes.items())
         state = (dead_letter_rows.last_id(connection), lanes, counts)

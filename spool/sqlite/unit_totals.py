@@ -281,7 +281,7 @@ def _whole_from(connection: sqlite3.Connection, stream: Stream, whole_from_ms: i
 
 
 def distrust(connection: sqlite3.Connection) -> None:
-    """The rows may be older than what the upstream holds, or not be all: find out anew what it
+    """The rows may be older than what the upstream holds, or not be all: find out again what it
     holds before anything is replaced.
 
     What came since a total was accepted is kept, to be added to what is found there. Batches

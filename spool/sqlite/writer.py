@@ -3,10 +3,10 @@
 A `Group` is what gathered while the commit before it was on its way to the disk (group commit). If
 a group fails, it is rolled back and its parts are run again one by one, so that one bad part takes
 no one with it. After a failed COMMIT the connection's own view is not trusted: the file is opened
-anew; after an error of the disk only once all of it was written again and synced. A file that turns
-out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends are
-refused, and the reserve is given up so that acks and deletions go on; appends are taken again when
-the reserve could be set aside anew.
+again; after an error of the disk only once all of it was written again and synced. A file that
+turns out to be damaged is salvaged (`salvage`), at the start and in between. On a full disk appends
+are refused, and the reserve is given up so that acks and deletions go on; appends are taken again
+when the reserve could be set aside again.
 """
 
 import os
@@ -79,7 +79,7 @@ class GroupResult:
     counters: Counters
     """As committed last."""
     room: Room | None
-    """None where it was not measured anew, as more commits wait."""
+    """None where it was not measured again, as more commits wait."""
     appended: SpoolError | None
     """None when the chunks and tallies are on disk."""
     results: list[Any]
@@ -441,8 +441,8 @@ class Writer:
         still be read from memory.
 
         A system that failed to write a page once calls it written from then on. So all that the log
-        holds is copied into the file, which writes it anew, and is believed only when that could be
-        synced. Raises SpoolError, sqlite3.Error.
+        holds is copied into the file, which writes it again, and is believed only if that could
+        be synced. Raises SpoolError, sqlite3.Error.
         """
         try:
             busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

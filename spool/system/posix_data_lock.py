@@ -84,10 +84,10 @@ class DataLock:
         self._file = self._folder = -1
 
     def keep(self) -> bool:
-        """Make `lock` anew where it was removed or replaced; whether it had to be.
+        """Make `lock` again where it was removed or replaced; whether it had to be.
 
         Raises SpoolLocked when another process has the data directory by now, or the directory is
-        no longer where it was; SpoolError when `lock` cannot be made anew for now.
+        no longer where it was; SpoolError when `lock` cannot be made again for now.
         """
         try:
             return self._keep()

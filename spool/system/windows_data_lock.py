@@ -56,7 +56,7 @@ class DataLock:
         self._file = -1
 
     def keep(self) -> bool:
-        """Whether the lock had to be made anew: never, the system keeps it."""
+        """Whether the lock had to be made again: never, the system keeps it."""
         return False
 
     def guards(self) -> bool:

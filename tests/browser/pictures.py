@@ -1,4 +1,4 @@
-"""The pictures of the docs: `python -m tests.browser.pictures docs/images` makes them anew, from a
+"""The pictures of the docs: `python -m tests.browser.pictures docs/images` makes them again, from a
 day of made-up traffic.
 """
 

@@ -160,7 +160,7 @@ async def test_a_blocked_device_is_refused_over_restarts_until_it_is_let_in(rig:
         await rig.restart()
     await rig.command("unblock", "bad")
     assert (await rig.post(heartbeat("bad", 8)))[0] == 202
-    await rig.until(lambda: rig.service_devices().get("bad") == 2, "enrolled anew")
+    await rig.until(lambda: rig.service_devices().get("bad") == 2, "enrolled again")
     status_now = rig.gateway.status()
     assert status_now["reasons"]["rejected.device_blocked"] >= 10
     assert not broken_identities(status_now)
@@ -249,7 +249,7 @@ async def test_a_device_that_the_service_lost_is_found_by_a_ping_and_enrolled_by
     await rig.post(heartbeat("d"))
     await rig.until(lambda: rig.gateway.status()["lanes"]["devices"]["pending"] == 0, "delivered")
     assert (await rig.command("enroll", "d"))["epoch"] == 2
-    await rig.until(lambda: rig.service_devices() == {"d": 2}, "enrolled anew")
+    await rig.until(lambda: rig.service_devices() == {"d": 2}, "enrolled again")
     ended = await asyncio.to_thread(run_devices, rig.gateway, "enroll", "--all", "d")
     assert ended.code == 2
 

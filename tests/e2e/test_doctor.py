@@ -135,7 +135,7 @@ BROKEN: dict[Callable[[Setup], None], tuple[str, str, str]] = {
     remove_keys: ("keys", "control.db is gone", "restore control.db and control.pepper"),
     exchange_pepper: ("keys", "the pepper file is not the one", "restore control.db and control.pepper"),
     empty_pepper: ("keys", "does not hold a pepper", "restore control.db and control.pepper"),
-    empty_token: ("secrets", "admin-token holds no token", "is made anew"),
+    empty_token: ("secrets", "admin-token holds no token", "is made again"),
     renew_spool: ("spool", "run a newer release", "run the release that wrote it"),
     damage_spool: ("spool", "is damaged", "is salvaged by `run`"),
     name_a_proxy_that_is_down: ("upstream key telemetry", "the proxy cannot be reached", "correct upstream.proxy"),

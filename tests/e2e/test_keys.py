@@ -53,7 +53,7 @@ class OpenConnection:
             assert response.status in REFUSED, "only a refusal may end it: what is not let in is not read"
             self._connection.connect()
             self._socket = self._connection.sock
-        assert self._connection.sock is self._socket, "the connection was opened anew"
+        assert self._connection.sock is self._socket, "the connection was opened again"
         return response.status
 
 

@@ -50,7 +50,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 class PluggedGateway(GatewayProcess):
-    """Started anew, not forked: its import path is another one."""
+    """Started again, not forked: its import path is another one."""
 
     def spawn(self) -> Process:
         return Process(self.command(), log=self.log, env=self.env)

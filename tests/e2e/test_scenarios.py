@@ -585,7 +585,7 @@ def test_cumulative_metrics_count_once_over_restarts_repeats_and_losses(tmp_path
         send_metrics(gateway.intake_url, later)
         send_metrics(gateway.intake_url, first)  # what was held up on its way
 
-        second_run = Application(service)  # the sender restarts: its counters begin anew, lower than they were
+        second_run = Application(service)  # the sender restarts: its counters begin again, lower than they were
         send_metrics(gateway.intake_url, second_run.used(30, 3, labels()))
         ended_and_started(gateway, how)
         send_metrics(gateway.intake_url, second_run.used(50, 5, labels()))

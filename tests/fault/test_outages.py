@@ -239,7 +239,7 @@ async def test_c10_a_413_splits_and_the_size_that_passes_is_remembered(
     later = sum(len(seen.body) > largest_bytes for seen in upstream.seen) - first
     assert store.dead_letters(AI_TELEMETRY) == []
     assert first <= 2 * ceil(log2(5000 * 90 / largest_bytes)) + 3
-    assert later <= 1, "the size was learnt anew"
+    assert later <= 1, "the size was learnt again"
     assert store.depth(AI_TELEMETRY).delivered == 6000
 
 

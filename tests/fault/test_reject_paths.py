@@ -233,7 +233,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def mended(gateway: Gateway) -> None:
-    """The spool takes data again: after a lost append the ledger is read anew first."""
+    """The spool takes data again: after a lost append the ledger is read again first."""
     async with asyncio.timeout(HANGS_S):
         while True:
             try:

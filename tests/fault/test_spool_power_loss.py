@@ -172,7 +172,7 @@ asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
 
 async def test_c02_a_sync_that_fails_acknowledges_nothing_and_what_is_sent_again_is_on_the_disk(tmp_path: Path) -> None:
     """The system forgets what it could not write, and states that the next sync went well:
-    the log must be written anew.
+    the log must be written again.
     """
     data_dir, log, failing = tmp_path / "data", tmp_path / "notes", tmp_path / "failing"
     env = {

@@ -154,7 +154,7 @@ def logs_in_one_span(n: int, chance: random.Random) -> Load:
 
 
 def versions(n: int, chance: random.Random) -> Load:
-    """Spans that are reported anew up to ten times."""
+    """Spans that are reported again up to ten times."""
     calls = [call(f"s{i % max(1, n // 10)}", tokens=(i + 1, 5)) for i in range(n)]
     return Load(calls, max(1, n // 10))
 

@@ -91,6 +91,6 @@ def _run_module(module: str, arguments: Sequence[str], log: Path, environ: Envir
 
 
 def _forget_imports() -> None:
-    """The gateway's modules are imported anew: which reader they use is settled then."""
+    """The gateway's modules are imported again: which reader they use is settled then."""
     for name in [name for name in sys.modules if name.partition(".")[0] in {"gateway", "spool"}]:
         del sys.modules[name]

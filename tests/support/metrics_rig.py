@@ -71,7 +71,7 @@ class MetricsRig:
         await self.open()
 
     async def killed(self, to: Path) -> "MetricsRig":
-        """The gateway that a kill now would leave, started anew on a copy of the files."""
+        """The gateway that a kill now would leave, started again on a copy of the files."""
         survivor = MetricsRig(
             copied(self.data_dir, to), metrics=self._metrics, exporters=self.exporters, clock=self.clock
         )

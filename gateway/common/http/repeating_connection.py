@@ -1,7 +1,7 @@
 """A connection that handles a request whose head repeats the one before it by itself: without the
 HTTP parser, and without a task.
 
-aiohttp parses each head anew, wakes the connection's own task, and starts another one for the
+aiohttp parses each head again, wakes the connection's own task, and starts another one for the
 request. Here small requests are taken together with those that other connections brought in the
 same iteration of the loop (`repeated_requests`). Of others the handler runs at once, in the
 callback that brought the bytes, up to what it waits for (the commit), and goes on when that is

@@ -16,7 +16,7 @@ from gateway.common.storage.database import Database
 T = TypeVar("T")
 Change = Callable[[sqlite3.Connection], T]
 
-TOGETHER_MOST = 500
+MAX_TOGETHER = 500
 
 
 class Commits:
@@ -51,7 +51,7 @@ class Commits:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                group, self._waiting = self._waiting[:TOGETHER_MOST], self._waiting[TOGETHER_MOST:]
+                group, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
                 await self._write_group(group)
         finally:
             self._writing = None

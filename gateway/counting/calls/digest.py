@@ -246,9 +246,7 @@ def unpack_fact(rows: bytes | bytearray, index: int) -> CallDigest:
 
 
 def bare_row(row: bytes, at_ms: int) -> bytes:
-    """The row of a report that states nothing of the same call
-    but that it is there, at that time.
-    """
+    """The row of a report of the same call of which only the time is known."""
     fact = unpack_fact(row, 0)
     bare = fact._replace(
         start_ms=at_ms, end_ms=at_ms, response=0, request_model=0, response_model=0,

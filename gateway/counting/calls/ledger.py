@@ -202,7 +202,7 @@ class Ledger:
             self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
 
     def _is_news(self, rows: bytes, i: int, ref: int, places: Sequence[int], first: int) -> bool:
-        """Whether row *i* reports its span, which is known, anew: the span's first report is open,
+        """Whether row *i* reports its span, which is known, again: the span's first report is open,
         and none of its reports said the same.
 
         *places*: row of each report of this payload that is kept, from the reference *first* on.

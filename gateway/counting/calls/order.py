@@ -2,7 +2,7 @@
 
 Of each sender's session the lowest rank seen so far is counted; once something of it was forwarded,
 the rank of that stays, whatever comes later. When the way that counts falls silent for `HOLD_MS`
-(its exporter was switched off, for example), the others are weighed anew, so that nothing is lost
+(its exporter was switched off, for example), the others are weighed again, so that nothing is lost
 for good. Sessions are compared where both sides state one, and so are places: a report without a
 session stands for all sessions of its group, and so does a report that is compared with it. (Codex'
 logs state the host and the session, its spans neither.)

@@ -1,6 +1,6 @@
 """The counting rules over one cluster of related reports: which are calls of their own. Pure.
 
-A cluster is what the ledger found to are related: by response id, as co-instrumented
+A cluster holds the reports that the ledger found to be related: by response id, as co-instrumented
 spans, or below one another. The rules see the set, never the order in which it came, so any
 order and any split over requests gives the same calls:
 

@@ -168,7 +168,7 @@ def _aggregate(
     *,
     is_costed: bool,
 ) -> None:
-    """Add the record of *measures*, unless they state nothing."""
+    """Add the record of *measures*, unless they hold no usage."""
     new = [measure for measure in measures if measure.step.is_new]
     if not any(measure.step.value or measure.step.measurements > 0 for measure in new):
         out.duplicate["repeated"] += len(new)

@@ -3,7 +3,7 @@
 1. A delta point counts as it is; its key names the report itself, so an equal one is a repeat.
 2. A cumulative point counts as the difference to the last value under its key (series and
    start time). The first one counts in full: its usage is real, and no one counted it before.
-   Another start time is another key, so a restarted sender begins anew, and two processes
+   Another start time is another key, so a restarted sender begins again, and two processes
    that share all labels never mix.
 3. Order is known by the value, not by clocks: more is later. Less at a later time is a reset
    without a new start time, and counts in full; less at no later time is an old report.

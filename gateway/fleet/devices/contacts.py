@@ -28,7 +28,7 @@ from gateway.fleet.devices.states import State, may
 from gateway.fleet.devices.throttling import Budget
 from spool.clock import rfc3339_ms
 
-INSTANCES_MOST: Final = 64
+MAX_INSTANCES: Final = 64
 """Of one device that are remembered; those silent for longest are dropped, so that invented ones
 neither grow the file nor slow it down."""
 TAKES_TURNS_MS: Final = 10 * 60_000
@@ -73,7 +73,7 @@ class Moment(NamedTuple):
 
     now_ms: int
     interval_ms: int
-    """Between heartbeats, where the service states nothing."""
+    """Between heartbeats, unless the service asks for another interval."""
     gateway_id: str
     budget: Budget
     ahead_ms: int = 0
@@ -147,7 +147,7 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
 
 
 def ping(connection: sqlite3.Connection, device_id: str, moment: Moment, *, inserts: bool = True) -> Taken:
-    """A sign of life that states nothing else; a heartbeat that waits states more."""
+    """A sign of life without content; a heartbeat that waits has more."""
     device = _known_or_new(connection, New(device_id, POSTED, "ping"), moment, inserts=inserts)
     if isinstance(device, Taken):
         return device
@@ -315,5 +315,5 @@ def _note_instance(connection: sqlite3.Connection, device: Device, beat: Heartbe
     connection.execute(
         "DELETE FROM device_instances WHERE device_no = ?1 AND instance_id <> ?2 AND instance_id IN"
         " (SELECT instance_id FROM device_instances WHERE device_no = ?1 ORDER BY seen_ms DESC LIMIT -1 OFFSET ?3)",
-        (device.device_no, beat.instance_id, INSTANCES_MOST),
+        (device.device_no, beat.instance_id, MAX_INSTANCES),
     )

@@ -1,4 +1,4 @@
-"""When a device's heartbeat goes out, and what the gateway states for a device that states nothing
+"""When a device's heartbeat goes out, and what the gateway sends for a device that sends nothing
 itself. Pure; times in ms.
 
 Heartbeats are state: the latest one stands for those before it. Each device has a slot in each

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 LOOK_S: Final = 1.0
 """Between two looks for what became due by itself."""
-TAKE_MOST: Final = 16
+MAX_TAKE: Final = 16
 """Enrolments or heartbeats read from control.db at once."""
 FRESH_S: Final = 10.0
 """What was read and not sent for so long is read again: it may have been replaced."""
@@ -275,7 +275,7 @@ class DeviceLaneStore:
 
     async def _claim(self) -> Iterable[Enrolment]:
         """An enrolment that lasts longer than its lease is not sent beside itself."""
-        claimed = await self._store.claim(TAKE_MOST, again=not self.is_lost)
+        claimed = await self._store.claim(MAX_TAKE, again=not self.is_lost)
         return [each for each in claimed if each.enrollment_id not in self.flights]
 
     async def _take_beat(self) -> Flight | None:
@@ -284,7 +284,7 @@ class DeviceLaneStore:
         now_s = self._clock.monotonic_s()
         if self._beats.is_stale(now_s):
             self._beats.items.clear()
-        await self._beats.fill(now_s, lambda: self._store.due_beats(TAKE_MOST, self._not_now()))
+        await self._beats.fill(now_s, lambda: self._store.due_beats(MAX_TAKE, self._not_now()))
         if not self._beats.items:
             return None
         device = self._beats.pop()

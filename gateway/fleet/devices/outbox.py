@@ -24,9 +24,9 @@ VERDICT_MS: Final = 20_000
 of twenty shows whether it was the only one."""
 COOLDOWN_MS: Final = 60_000
 """Between two enrolments of one device."""
-CYCLES_MOST: Final = 3
+MAX_CYCLES: Final = 3
 """Of being forgotten and enrolled again within an hour."""
-FORBIDDEN_MOST: Final = 3
+MAX_FORBIDDEN: Final = 3
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 INACTIVE_MS: Final = 14 * DAY_MS
@@ -162,7 +162,7 @@ def forbidden(connection: sqlite3.Connection, device_no: int, message: str) -> b
     if device is None:
         return True
     device = rows.save(connection, device, forbidden=device.forbidden + 1)
-    if device.forbidden < FORBIDDEN_MOST or not may(device.state, "refused"):
+    if device.forbidden < MAX_FORBIDDEN or not may(device.state, "refused"):
         return False
     reason = f"the service refuses it, and takes others: {message}"
     rows.move(connection, rows.give_up_waiting(connection, device), "refused", reason=reason)
@@ -269,7 +269,7 @@ def _forgotten(connection: sqlite3.Connection, device: Device, now_ms: int) -> N
     if device.state not in KNOWN:
         return
     cycles = [at_ms for at_ms in orjson.loads(device.cycles) if at_ms > now_ms - HOUR_MS]
-    if len(cycles) >= CYCLES_MOST:
+    if len(cycles) >= MAX_CYCLES:
         reason = f"the service forgot it {len(cycles) + 1} times within an hour"
         rows.move(connection, rows.give_up_waiting(connection, device), "forgotten_again", reason=reason)
         return

@@ -26,7 +26,7 @@ Event = Literal[
     "forgotten_again",  # the same, too often
     "recalled",  # it was a mistake that the service did not know it
     "blocked",  # by the service or an operator
-    "let_in",  # by an operator: enrol it anew
+    "let_in",  # by an operator: enrol it again
     "cloned",  # two machines speak under its id
     "fell_silent",
     "long_silent",

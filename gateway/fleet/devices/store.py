@@ -32,9 +32,9 @@ from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
 
-KNOWN_MOST: Final = 50_000
+MAX_KNOWN: Final = 50_000
 """Devices whose telemetry costs no look into the file; of some 200 bytes each."""
-TURNED_AWAY_MOST: Final = 10_000
+MAX_TURNED_AWAY: Final = 10_000
 TURNED_AWAY_MS: Final = 60_000
 JUDGE_MS: Final = 30_000
 """Between two looks at who is silent."""
@@ -149,7 +149,7 @@ class DeviceStore:
 
     def _turn_away(self, device_id: str, now_ms: int) -> None:
         """Not looked for again at each payload."""
-        if len(self._turned_away) >= TURNED_AWAY_MOST:
+        if len(self._turned_away) >= MAX_TURNED_AWAY:
             self._turned_away.clear()
         self._turned_away[device_id] = now_ms + TURNED_AWAY_MS
 
@@ -197,7 +197,7 @@ class DeviceStore:
         self._turned_away.pop(device_id, None)
         self._known[device_id] = _Known(taken.device_no, taken.state == "blocked", taken.labels)
         self._known.move_to_end(device_id)
-        if len(self._known) > KNOWN_MOST:
+        if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
     def _moment(self) -> Moment:
@@ -316,7 +316,7 @@ class DeviceStore:
         return await self._database.read(question)
 
     async def change(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """What memory knows may be wrong afterwards: it is asked anew."""
+        """What memory knows may be wrong afterwards: it is asked again."""
         changed = await self._commits.commit(change)
         self._known.clear()
         self.on_due()

@@ -1,7 +1,7 @@
 """The gateway's own metrics and spans to an OTLP endpoint, once an interval.
 
 Nothing waits for it: a push that fails is logged and counted, the next one states the same sums
-anew, and the spans of it are dropped.
+again, and the spans of it are dropped.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Databases are copied as of one moment; keys, tokens and secrets are small files that change by hand
 alone. Left out is what belongs to this machine or this run (`lock`, `admin-address`, `reserve`),
-what a restore makes anew (`spool.summary`, `state.summary`) and `quarantine/`.
+what a restore makes again (`spool.summary`, `state.summary`) and `quarantine/`.
 """
 
 import os

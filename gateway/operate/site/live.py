@@ -1,5 +1,5 @@
 """`GET /live`: server-sent events that state when the figures changed, so that an open page may ask
-for itself anew.
+for itself again.
 
 An event `change` comes at most once in `LOOK_S`, a comment as heartbeat at least every
 `HEARTBEAT_S`. At most `MAX_STREAMS` are open. A stream ends with the gateway, and with the session

@@ -1,6 +1,6 @@
 """The answers that the overview shows, and how long they are shown again.
 
-A question that is asked anew costs what it costs; one that is asked often (several pages are open
+A question that is asked again costs what it costs; one that is asked often (several pages are open
 and live) takes at most a share of the time: an answer that was slow is shown again for
 `1 / SHARE` times as long as it took. It states itself through when calls are counted.
 """

@@ -5,7 +5,7 @@ machine's time, so that no one waits for seconds behind a large body. While it h
 helps the first. In each, senders take turns (`gateway.pipeline.parsing.turns`).
 
 Small payloads that arrive in one iteration of the event loop go together, since handing over costs
-more than parsing one of them; with fewer than `TOGETHER_LEAST` it is not worth it. The iteration
+more than parsing one of them; with fewer than `MIN_TOGETHER` it is not worth it. The iteration
 before states how many will arrive: at a moderate load nothing is prepared that is not handed over.
 """
 
@@ -46,8 +46,8 @@ DIED: Final = "the process that reads bodies ended over this one: send it again 
 DIED_RETRY_S: Final = 10
 GONE: Final = "the process that reads bodies ended several times: send this one again later"
 TOO_LONG: Final = "reading the body takes more CPU than one body may take: send less in one request"
-TOGETHER_LEAST: Final = 4
-TOGETHER_MOST: Final = 16
+MIN_TOGETHER: Final = 4
+MAX_TOGETHER: Final = 16
 
 
 class ReaderFault(Exception):
@@ -137,7 +137,7 @@ class WorkerClient:
         self._arrived += 1
         if self._arrived == 1:
             asyncio.get_running_loop().call_soon(self._end_iteration)
-        return self._arrived_before >= TOGETHER_LEAST
+        return self._arrived_before >= MIN_TOGETHER
 
     def _note_work(self, n_bytes: int) -> None:
         """A payload of that size is for Python to read."""
@@ -198,12 +198,12 @@ class WorkerClient:
 
     def _together(self, job: Job) -> "asyncio.Future[Answer]":
         """The answer to *job*, which waits for this iteration of the loop to
-        end, or for `TOGETHER_MOST`.
+        end, or for `MAX_TOGETHER`.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._small.append((job, answer))
-        if len(self._small) == TOGETHER_MOST:
+        if len(self._small) == MAX_TOGETHER:
             self._hand_over()
         elif len(self._small) == 1:
             loop.call_soon(self._hand_over)
@@ -213,7 +213,7 @@ class WorkerClient:
         small, self._small = self._small, []
         if not small:
             return
-        if len(small) < TOGETHER_LEAST or not self.is_free:
+        if len(small) < MIN_TOGETHER or not self.is_free:
             for _, answer in small:
                 answer.set_exception(WorkerGone())
             return

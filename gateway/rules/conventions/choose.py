@@ -170,7 +170,7 @@ _marks = _Marks(_KNOWN_MARKS)
 
 
 def by_scope(name: str) -> Convention | None:
-    """Precedence 1; None where the scope's name states nothing."""
+    """Precedence 1; None where the scope's name is of no convention."""
     convention = SCOPES.get(name)
     if convention is not None:
         return convention

@@ -211,7 +211,7 @@ def _body_name(record: LogRecord) -> str:
 
 @lru_cache(maxsize=4096)
 def _by_name(name: str, scope: str) -> Chosen | None:
-    """Rules 1 to 3 for one name; None where it states nothing."""
+    """Rules 1 to 3 for one name; None where it names no event."""
     if scope.startswith(_CLAUDE_CODE_SCOPE) and not name.startswith(_CLAUDE_CODE):
         name = _CLAUDE_CODE + name
     if scope.startswith(_CURSOR_SCOPE) and not name.startswith(_CURSOR):

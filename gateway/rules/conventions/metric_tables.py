@@ -1,7 +1,7 @@
 """Which metrics are usage, and how their points are read: one row a metric. Pure.
 
 1. A metric's name chooses its row; names that came through Prometheus
-   (`gen_ai_client_token_usage_tokens`) are found too. A name that states nothing by itself
+   (`gen_ai_client_token_usage_tokens`) are found too. A name that means nothing by itself
    (`token.usage`) counts only under its product's scope.
 2. What a point counts is stated by the metric's name, else by its type attribute
    (`token_kind`). A total repeats its parts and is never added; a type that no table knows is

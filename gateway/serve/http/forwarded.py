@@ -76,7 +76,7 @@ class ServiceManner:
 
 class PingManner(ServiceManner):
     def media(self, content_type: str) -> str:
-        """A ping has no body, and states nothing of it."""
+        """A ping has no body, and no header that describes one."""
         return "json"
 
 

@@ -145,7 +145,7 @@ class BillingLaneStore:
         self.incomplete_batch_id = None
 
     async def split(self, batch: Batch) -> None:
-        """Discard the parts: the day is frozen anew, in smaller ones."""
+        """Discard the parts: the day is frozen again, in smaller ones."""
         with _as_spool_errors():
             await self._book.database.write(partial(tables.discard, target=self._target))
         self.look_now()

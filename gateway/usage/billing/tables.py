@@ -207,7 +207,7 @@ def give_back(connection: sqlite3.Connection, target: str, batch_id: str, *, ans
 
 
 def discard(connection: sqlite3.Connection, target: str) -> None:
-    """The day under way is frozen anew."""
+    """The day under way is frozen again."""
     connection.execute("DELETE FROM billing_parts WHERE target = ?", (target,))
 
 

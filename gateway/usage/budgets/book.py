@@ -1,6 +1,6 @@
 """The budgets of one gateway: kept in control.db, their spend in memory, one alert a crossing.
 
-The spend of a budget is the sum of the gateway's own days of usage, read anew whenever these moved;
+The spend of a budget is the sum of the gateway's own days of usage, read again when these moved;
 so a repeat of a call, which no sum counts twice, crosses nothing. An alert is stored in the
 transaction that finds it has none yet, with the webhook that is to be called: what comes after is
 repeated until it is done, and no restart raises a second one.
@@ -205,7 +205,7 @@ class Budgets:
         return await self.standing(budget_id)
 
     async def change(self, budget_id: str, body: BudgetChange, *, by: str) -> Standing:
-        """A threshold that the change un-crosses may raise an alert anew. Raises BadPayload,
+        """A threshold that the change un-crosses may raise an alert again. Raises BadPayload,
         NameInUse.
         """
         fields = fields_of(body, self._names())
@@ -243,7 +243,7 @@ class Budgets:
         return {*self._webhooks} - {DEFAULT}
 
     async def _reload(self) -> None:
-        """Read budgets and alerts anew; a spend stands unless what its budget counts changed."""
+        """Read budgets and alerts again; a spend stands unless what its budget counts changed."""
         now_ms = self.now_ms()
         budgets, alerts = await self._database.read(
             lambda each: (every_budget(each), alerts_since(each, _remembered_since(now_ms)))

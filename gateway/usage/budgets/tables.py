@@ -249,7 +249,7 @@ def rearm(
     before: tuple[Budget, Mapping[Span, Spend]],
     after: tuple[Budget, Mapping[Span, Spend]],
 ) -> None:
-    """Let thresholds raise an alert anew that the change from *before* to *after* un-crossed."""
+    """Let thresholds raise an alert again that the change from *before* to *after* un-crossed."""
     for alert in alerts_of(connection, before[0].budget_id):
         was = _is_crossed(alert, *before)
         if not alert.is_rearmed and was and _is_crossed(alert, *after) is False:

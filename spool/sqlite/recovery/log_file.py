@@ -111,7 +111,7 @@ def forgets_commits(database: Path) -> bool:
     *database* behind a damaged frame.
 
     The last commit is left out: a power cut may have torn it before anyone was answered. Nothing is
-    changed, but for the -shm file, which is made anew at every start. Raises sqlite3.Error when the
+    changed but the -shm file, which is made again at every start. Raises sqlite3.Error when the
     file cannot be opened at all.
     """
     path = Path(f"{database}-wal")

@@ -213,7 +213,7 @@ def settle_anew(connection: sqlite3.Connection) -> None:
 
 def send_anew(connection: sqlite3.Connection, lane: Lane, summary: Summary | None) -> None:
     """Some frozen batches may be lost: go back to where everything before is known to be delivered,
-    and freeze anew from there.
+    and freeze again from there.
     """
     known = None if summary is None else summary.lanes.get(lane)
     floor = 0 if known is None else known.floor_seq

@@ -92,7 +92,7 @@ def body_of(route: Route) -> object:
         "v2/insights": INSIGHT,
         "{insight_id}": {"status": "ignored"},
         "comments": {"text": "again"},
-        "{comment_id}": {"text": "anew"},
+        "{comment_id}": {"text": "again"},
         "allocation/{stream}/sum": {"records": [HOUR]},
         "allocation/{stream}/replace": {"records": [HOUR]},
         "allocation/{stream}/delete": {"records": [without(HOUR, "value")]},

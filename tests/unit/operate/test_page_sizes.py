@@ -125,7 +125,7 @@ async def test_no_view_follows_the_number_of_models(rig: Rig) -> None:
 
 
 async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Path) -> None:
-    """Of many live pages; a fast one is asked anew each time."""
+    """Of many live pages; a fast one is asked again each time."""
     database = await Database.open(tmp_path / "control.db")
     await rollups.make_rollup_tables(database)
     now_s = 0.0

@@ -1,5 +1,5 @@
 """Metrics through the intake and a real spool: what is billed of them, whenever the
-sender or the gateway starts anew.
+sender or the gateway starts again.
 """
 
 import asyncio

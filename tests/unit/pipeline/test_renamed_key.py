@@ -12,7 +12,7 @@ import pytest
 from gateway.common.contract.intake import Sender
 from gateway.counting.metrics.gaps import sender_shown
 from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
-from gateway.pipeline.parsing.worker_client import TOGETHER_LEAST
+from gateway.pipeline.parsing.worker_client import MIN_TOGETHER
 from gateway.usage.pricing.prices import Prices
 from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY
@@ -97,7 +97,7 @@ async def test_the_second_process_knows_a_key_as_the_gateway_does(rig: MetricsRi
     try:
         await until_true(lambda: client.is_free, what="the worker")
         payload = Payload("metrics", counter(1, 1, at=60).body, json=False)
-        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(TOGETHER_LEAST)))
+        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(MIN_TOGETHER)))
         assert client.worker.done > 0, "answers came from there"
     finally:
         await client.stop()

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.common.contract.intake import Sender
 from gateway.pipeline.parsing.parse import Parsed, ParseRules, Payload, parse
-from gateway.pipeline.parsing.worker_client import TOGETHER_LEAST
+from gateway.pipeline.parsing.worker_client import MIN_TOGETHER
 from gateway.rules.attribution import attribute, fixed_by
 from gateway.rules.context import Context, UserPolicy
 from gateway.usage.pricing.prices import Prices
@@ -139,7 +139,7 @@ async def test_the_second_process_stamps_as_the_gateway_itself_does() -> None:
     client = worker_client()
 
     async def there(payload: Payload) -> list[Parsed]:
-        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(TOGETHER_LEAST)))
+        answers = await asyncio.gather(*(client.parse(payload, context) for _ in range(MIN_TOGETHER)))
         return [parsed for parsed, _ in answers]
 
     client.start()
@@ -148,7 +148,7 @@ async def test_the_second_process_stamps_as_the_gateway_itself_does() -> None:
         body = Payload("traces", call_span("a", (10, 2), resource=SAID), json=False)
         here = parse(body, context, ParseRules(Prices()))
         assert here.calls is not None
-        assert await there(body) == [here] * TOGETHER_LEAST
+        assert await there(body) == [here] * MIN_TOGETHER
         assert is_stamped(json.loads(here.calls.records[0]))
         metrics = Payload("metrics", Export(resource=SAID).point(40).body, json=False)
         assert all(x.points and x.points.attributions[0]["team"] == "alpha" for x in await there(metrics))

@@ -8,7 +8,7 @@ from gateway.common.in_thread import HERE_BYTES
 from gateway.pipeline.parsing.parse import Payload
 from gateway.pipeline.parsing.process import Worker
 from gateway.pipeline.parsing.turns import Turns
-from gateway.pipeline.parsing.worker_client import FIRST_WORK_BYTES, QUICK_BYTES, TOGETHER_LEAST, WorkerClient
+from gateway.pipeline.parsing.worker_client import FIRST_WORK_BYTES, MIN_TOGETHER, QUICK_BYTES, WorkerClient
 from tests.support.workers import worker_client
 
 SMALL, LARGE = Payload("traces", b"{}"), Payload("traces", bytes(HERE_BYTES + 1))
@@ -30,21 +30,21 @@ async def arriving(client: WorkerClient, n: int) -> list[bool]:
 
 
 async def test_small_ones_are_handed_over_while_enough_arrive_at_once(client: WorkerClient) -> None:
-    assert await arriving(client, TOGETHER_LEAST) == [False] * TOGETHER_LEAST
+    assert await arriving(client, MIN_TOGETHER) == [False] * MIN_TOGETHER
     assert await arriving(client, 2) == [True] * 2
-    assert await arriving(client, TOGETHER_LEAST) == [False] * TOGETHER_LEAST
-    assert await arriving(client, TOGETHER_LEAST) == [True] * TOGETHER_LEAST
+    assert await arriving(client, MIN_TOGETHER) == [False] * MIN_TOGETHER
+    assert await arriving(client, MIN_TOGETHER) == [True] * MIN_TOGETHER
 
 
 async def test_few_at_a_time_are_never_prepared_for_it(client: WorkerClient) -> None:
     for _ in range(10):
-        assert await arriving(client, TOGETHER_LEAST - 1) == [False] * (TOGETHER_LEAST - 1)
+        assert await arriving(client, MIN_TOGETHER - 1) == [False] * (MIN_TOGETHER - 1)
 
 
 async def test_a_large_one_is_always_handed_over_and_a_busy_process_takes_no_small_ones(
     client: WorkerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await arriving(client, TOGETHER_LEAST)
+    await arriving(client, MIN_TOGETHER)
     monkeypatch.setattr(Turns, "is_free", lambda *_: False)
     assert not client.takes(SMALL)
     assert client.takes(LARGE)

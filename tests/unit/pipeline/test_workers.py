@@ -22,8 +22,8 @@ from gateway.pipeline.parsing.process import WorkerGone
 from gateway.pipeline.parsing.turns import MAX_UNDER_WAY
 from gateway.pipeline.parsing.worker_client import (
     BEHIND_BYTES,
+    MIN_TOGETHER,
     QUICK_BYTES,
-    TOGETHER_LEAST,
     ReaderFault,
     WorkerClient,
 )
@@ -62,7 +62,7 @@ async def client() -> AsyncIterator[WorkerClient]:
 
 async def parsed_there(client: WorkerClient, payload: Payload) -> list[tuple[Parsed, Mapping[str, int]]]:
     """As many times at once as make it worth handing a small payload over."""
-    return await asyncio.gather(*(client.parse(payload, CONTEXT) for _ in range(TOGETHER_LEAST)))
+    return await asyncio.gather(*(client.parse(payload, CONTEXT) for _ in range(MIN_TOGETHER)))
 
 
 def parsed_here(payload: Payload) -> Parsed:

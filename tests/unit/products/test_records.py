@@ -44,7 +44,7 @@ def test_a_record_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_every_flag_survives_forwarding(flag: Flag) -> None:
-    """But `unpriced` of a call, which the receiving gateway sets anew unless it has a price."""
+    """But `unpriced` of a call, which the receiving gateway sets again unless it has a price."""
     kept = record("records", made(flags=[flag]))["flags"]
     assert kept == ([] if flag == "unpriced" else [flag])
 

@@ -1,4 +1,4 @@
-"""Unit-cost streams in the spool: made, deleted, begun anew, in order with their records."""
+"""Unit-cost streams in the spool: made, deleted, begun again, in order with their records."""
 
 import asyncio
 import sqlite3

@@ -11,7 +11,7 @@ import pytest
 from gateway.common.contract.errors import BadPayload, NoAnswer, NotFound
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.fleet.devices import rows
-from gateway.fleet.devices.contacts import INSTANCES_MOST
+from gateway.fleet.devices.contacts import MAX_INSTANCES
 from gateway.fleet.devices.rows import New
 from gateway.operate.devices import OPERATIONS
 from tests.support.operations import perform
@@ -247,7 +247,7 @@ async def test_invented_instances_neither_grow_the_file_nor_make_one_device_slow
         assert (await rig.beat("d", 1, f"i{n}")).outcome in {"kept", "suppressed"}
         rig.clock.advance(1)
     rows = await rig.store.read(lambda c: c.execute("SELECT instance_id FROM device_instances").fetchall())
-    assert {name for (name,) in rows} == {f"i{n}" for n in range(200 - INSTANCES_MOST, 200)}
+    assert {name for (name,) in rows} == {f"i{n}" for n in range(200 - MAX_INSTANCES, 200)}
     assert (await rig.beat("d", 1, "i199")).outcome == "duplicate"
 
 

@@ -122,7 +122,7 @@ async def test_a_threshold_alerts_once_in_a_period_over_restarts_and_looks(rig: 
     assert (await rig.state(core))["spent"] == "0"
     assert rig.budgets.crossings() == [], "the period of the alerts is over"
     await rig.spend("5")
-    assert len(await rig.alerts(core)) == 3, "a new period alerts anew"
+    assert len(await rig.alerts(core)) == 3, "a new period alerts again"
 
 
 async def test_a_lost_memory_of_an_alert_raises_no_second_one(rig: Rig) -> None:

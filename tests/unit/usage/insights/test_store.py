@@ -18,7 +18,7 @@ from gateway.usage.insights.store import SETTLEMENT_KEPT_MS, InsightStore
 from tests.support.spool_rig import Clock
 
 
-def finding(model: str = "m", title: str = "told so", **fields: Any) -> Finding:
+def finding(model: str = "m", title: str = "as first noted", **fields: Any) -> Finding:
     return Finding("no_price", "", model, title, "pricing", "low", **fields)
 
 
@@ -62,7 +62,7 @@ async def test_an_item_has_the_six_published_fields_and_an_id(store: InsightStor
             "category": "pricing",
             "cost_impact": "1.50",
             "effort": "low",
-            "title": "told so",
+            "title": "as first noted",
             "last_updated": "2026-01-05T10:00:00.000Z",
         }
     ]
@@ -74,9 +74,9 @@ async def test_one_cause_stays_one_insight_and_its_text_follows(store: InsightSt
     await store.note([finding()])
     (item,) = await listed(store)
     assert item["last_updated"] == "2026-01-05T10:00:00.000Z", "nothing changed"
-    await store.note([finding(title="told anew")])
+    await store.note([finding(title="changed")])
     (item,) = await listed(store)
-    assert (item["title"], item["last_updated"]) == ("told anew", "2026-01-05T10:01:00.000Z")
+    assert (item["title"], item["last_updated"]) == ("changed", "2026-01-05T10:01:00.000Z")
 
 
 async def test_what_was_found_before_a_restart_is_still_there_and_comes_to_no_second_one(
@@ -86,8 +86,8 @@ async def test_what_was_found_before_a_restart_is_still_there_and_comes_to_no_se
     again = await InsightStore.open(database, now_ms=clock)
     await again.note([])
     assert {item["status"] for item in await listed(again)} == {"new"}, "a fresh start knows nothing of them yet"
-    await again.note([finding(title="told anew")])
-    assert sorted(item["title"] for item in await listed(again)) == ["told anew", "told so"]
+    await again.note([finding(title="changed")])
+    assert sorted(item["title"] for item in await listed(again)) == ["changed", "as first noted"]
 
 
 async def test_what_is_gone_is_addressed_and_new_when_it_comes_back(store: InsightStore) -> None:
@@ -105,7 +105,7 @@ async def test_a_status_set_by_an_operator_stays_while_the_cause_does(
 ) -> None:
     await store.note([finding()])
     await set_status(store, status)
-    await store.note([finding(title="told anew")])
+    await store.note([finding(title="changed")])
     assert await statuses(store) == [status]
     clock.now_ms += SETTLEMENT_KEPT_MS  # a restart within a day brings nothing back
     again = await InsightStore.open(database, now_ms=clock)

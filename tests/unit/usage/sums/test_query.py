@@ -427,7 +427,7 @@ async def test_a_day_states_by_its_revision_that_usage_was_added(database: Datab
     await add(database, of(ago_h=30))
     assert await revisions() == [2, 1]
     await add(database, of(), now_ms=NOW_MS + 402 * 24 * HOUR_MS)
-    assert await revisions() == [], "days that are no longer kept state nothing"
+    assert await revisions() == [], "days that are no longer kept have no revision"
 
 
 async def test_days_of_an_earlier_release_have_a_revision(tmp_path: Path) -> None:
