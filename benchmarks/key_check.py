@@ -21,7 +21,7 @@ from statistics import median
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.access.key import GATEWAY_PREFIX, keyed_hash, mint
-from gateway.access.limits import Limits
+from gateway.access.limits import RateLimits
 from gateway.access.store import KeyStore
 from gateway.access.table import insert
 from gateway.common.contract.errors import Unauthenticated
@@ -38,7 +38,7 @@ ROUNDS = 9
 PEPPER = bytes(32)
 GRANT = Managed(frozenset({SEND_AI_TELEMETRY}))
 LABELS = {"team": "alpha", "project": "p", "environment": "prod", "cost_center": "4711"}
-LIMITS = Limits(requests_per_minute=10**9, bytes_per_minute=10**12)
+LIMITS = RateLimits(requests_per_minute=10**9, bytes_per_minute=10**12)
 
 
 def main() -> None:

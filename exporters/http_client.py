@@ -61,7 +61,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     """Case-insensitive look-up."""
@@ -124,7 +124,7 @@ class HttpClient:
         secrets: Sequence[Secret] = (),
         body: bytes | None = None,
         answer_bytes: int = ERROR_BYTES,
-    ) -> Answer | Retry | Hold:
+    ) -> HttpAnswer | Retry | Hold:
         """Make one request, and read the body of a success up to *answer_bytes*.
 
         *secrets* are among the *headers*, and masked in the answer. Raises nothing of the
@@ -149,7 +149,7 @@ class HttpClient:
                     content_type=response.headers.get("Content-Type", ""),
                     most_bytes=most_bytes,
                 )
-                return Answer(response.status, response.headers, _masked(text, secrets), cut)
+                return HttpAnswer(response.status, response.headers, _masked(text, secrets), cut)
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
             self.destination.silent()
             count_answer(NO_ANSWER)

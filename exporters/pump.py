@@ -44,7 +44,7 @@ log = structlog.get_logger("exporters.pump")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What one request to the upstream may hold, and how many may be under way."""
 
     max_records: int = 1000
@@ -77,7 +77,7 @@ class Pump:
         store: LaneStore,
         exporter: Exporter,
         *,
-        limits: Limits,
+        limits: BatchLimits,
         clock: Clock,
         chance: Callable[[], float],
         destination: Destination | None = None,

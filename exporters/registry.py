@@ -29,13 +29,13 @@ from exporters.file import FileExporter
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, no_key_grants
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS, Lane
 
-AI_TELEMETRY_LIMITS = Limits()
-USAGE_EVENTS_LIMITS = Limits(max_records=1, in_flight=8)
-UNIT_COST_LIMITS = Limits(max_records=3000)
+AI_TELEMETRY_LIMITS = BatchLimits()
+USAGE_EVENTS_LIMITS = BatchLimits(max_records=1, in_flight=8)
+UNIT_COST_LIMITS = BatchLimits(max_records=3000)
 """The lane's store has one batch a stream under way, so those under way at once
 are of different streams."""
 
@@ -68,7 +68,7 @@ class LanePlan:
 
     lane: Lane
     exporter: Exporter | None
-    limits: Limits
+    limits: BatchLimits
     reason: str | None = None
     destination: Destination | None = None
     """What it shares with the other lanes to the same target; None when there are none."""
@@ -114,10 +114,10 @@ def build_extra(name: str, type_: str, options: Mapping[str, str]) -> LanePlan:
             _only(name, options, {"path"})
             if not options.get("path"):
                 raise ValueError(f"exporters.{name}.path is missing")
-            return LanePlan(name, FileExporter(Path(options["path"])), Limits(in_flight=1))
+            return LanePlan(name, FileExporter(Path(options["path"])), BatchLimits(in_flight=1))
         case "console":
             _only(name, options, set())
-            return LanePlan(name, ConsoleExporter(sys.stdout.buffer), Limits(in_flight=1))
+            return LanePlan(name, ConsoleExporter(sys.stdout.buffer), BatchLimits(in_flight=1))
         case _:
             raise ValueError(f"exporters.{name}.type {type_!r} is not one of file, console")
 
@@ -136,7 +136,7 @@ def build_otlp(name: Lane, settings: OtlpSettings) -> LanePlan:
     return LanePlan(name, exporter, AI_TELEMETRY_LIMITS, destination=exporter.destination)
 
 
-def _plan(client: CostServiceClient, lane: Lane, exporter: Exporter, limits: Limits, *scopes: str) -> LanePlan:
+def _plan(client: CostServiceClient, lane: Lane, exporter: Exporter, limits: BatchLimits, *scopes: str) -> LanePlan:
     if any(client.keyring.grants(scope) for scope in scopes):
         return LanePlan(lane, exporter, limits, destination=client.destination)
     return LanePlan(lane, None, limits, reason=no_key_grants(scopes))

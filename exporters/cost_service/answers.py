@@ -51,7 +51,7 @@ ACCEPTED_BEFORE = frozenset({"already_accepted", "already_exists", "duplicate", 
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ServiceError:
     """The service's own words about an error: `error.type` or `code`, and `error.message`,
     `message` or the body's start.
     """
@@ -134,7 +134,7 @@ def leaves_open(status: int | str, error: UnreadableAnswer | AnswerNotUnderstood
     return Retry(f"{answer}: {error}", answered=False, may_be_there=True, unreadable=True)
 
 
-def fault(body: bytes) -> Fault:
+def fault(body: bytes) -> ServiceError:
     """The error in *body*: `{"error":{"message","type"}}`, `{"message","code"}`, or any
     text, cut and made printable.
     """
@@ -145,10 +145,10 @@ def fault(body: bytes) -> Fault:
     message = inner.get("message") or document.get("message") or (error if isinstance(error, str) else None)
     if message is None:
         message = body[:MESSAGE_LONGEST].decode("utf-8", "replace")
-    return Fault(clean(code, CODE_LONGEST) or None, clean(message, MESSAGE_LONGEST))
+    return ServiceError(clean(code, CODE_LONGEST) or None, clean(message, MESSAGE_LONGEST))
 
 
-def accepted_before(said: Fault) -> bool:
+def accepted_before(said: ServiceError) -> bool:
     """Whether a 409 states that all of the batch is there already."""
     if said.code in ACCEPTED_BEFORE:
         return True

@@ -13,7 +13,7 @@ from exporters.cost_service.answers import whole_document
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, key_refused, no_key
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from spool.record import Batch
 
 DROP_SCOPE = "connections:create_billing_external_billing_drop"
@@ -50,7 +50,7 @@ class BillingCalls:
         """
         path = self.client.preset.billing_drops.format(connection_id=quote(self.connection, safe=""))
         answer = await self._post(path, batch, DROP_SCOPE, idempotency_key(batch, self.client.gateway_id))
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return Dropped(answer)
         outcome = batch_outcome(self.client, answer, batch, BODY, repeatable=repeatable)
         return Dropped(outcome, isinstance(outcome, Delivered) and _is_partial(answer))
@@ -58,22 +58,22 @@ class BillingCalls:
     async def validate(self, batch: Batch) -> Outcome:
         """Have the body checked, with nothing stored."""
         answer = await self._post(self.client.preset.validate_billing_drop, batch, VALIDATE_SCOPE, None)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return answer
         return batch_outcome(self.client, answer, batch, BODY)
 
-    async def _post(self, path: str, batch: Batch, scope: str, repeat_key: str | None) -> Answer | Retry | Hold:
+    async def _post(self, path: str, batch: Batch, scope: str, repeat_key: str | None) -> HttpAnswer | Retry | Hold:
         (body,) = batch.records
         key = self.client.keyring.key_for(scope)
         if key is None:
             return no_key(scope)
         answer = await self.client.post(path, body, key, idempotency_key=repeat_key, answer_bytes=answer_bytes(1, 0))
-        if isinstance(answer, Answer) and answer.status in KEY_REFUSALS:
+        if isinstance(answer, HttpAnswer) and answer.status in KEY_REFUSALS:
             return key_refused(self.client, key, scope, batch.lane, answer)
         return answer
 
 
-def _is_partial(answer: Answer) -> bool:
+def _is_partial(answer: HttpAnswer) -> bool:
     """Of an answer that was understood."""
     document: Any = whole_document(answer.headers, answer.body, answer.cut, 1)
     connection = document.get("connection")

@@ -10,7 +10,7 @@ from exporters.answer_body import ERROR_BYTES
 from exporters.base import Hold, Retry
 from exporters.cost_service.preset import PRESETS, Preset
 from exporters.destination import Destination
-from exporters.http_client import Answer, Endpoint, HttpClient
+from exporters.http_client import Endpoint, HttpAnswer, HttpClient
 from exporters.keyring import Keyring, OutboundKey
 
 JSON = "application/json"
@@ -47,7 +47,7 @@ class CostServiceClient(HttpClient):
         batch_id: str | None = None,
         headers: Mapping[str, str] | None = None,
         answer_bytes: int = ERROR_BYTES,
-    ) -> Answer | Retry | Hold:
+    ) -> HttpAnswer | Retry | Hold:
         """Post *body* once, JSON unless *headers* state another type, and read the body of a
         success up to *answer_bytes*.
 
@@ -69,7 +69,7 @@ class CostServiceClient(HttpClient):
         headers: Mapping[str, str],
         body: bytes | None = None,
         answer_bytes: int = ERROR_BYTES,
-    ) -> Answer | Retry | Hold:
+    ) -> HttpAnswer | Retry | Hold:
         """`send`, under *key*."""
         sent = {**headers, self.preset.authorization_header: key.secret.reveal()}
         return await self.send(method, path, headers=sent, secrets=(key.secret,), body=body, answer_bytes=answer_bytes)

@@ -18,7 +18,7 @@ from exporters.base import Delivered, Hold, NotUnderstood, Refused, Retry
 from exporters.cost_service.answers import fault, leaves_open, outcome, whole_document
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.lanes import KEY_REFUSALS, key_refused, no_key
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from spool.record import DEVICES
 
 CallType = Literal["enroll", "heartbeat", "ping"]
@@ -130,7 +130,7 @@ def device_idempotency_key(call: DeviceCall) -> str | None:
     return sha256(f"{call.enrollment_id}|{call.generation}".encode()).hexdigest()[:32]
 
 
-def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # noqa: PLR0911 - a table, a line an answer
+def device_answer(call: DeviceCall, answer: HttpAnswer) -> DeviceAnswer | None:  # noqa: PLR0911 - a table, a line an answer
     """What *answer* states about the device itself; None when it is about the
     key, the path or the service.
 
@@ -156,7 +156,7 @@ def device_answer(call: DeviceCall, answer: Answer) -> DeviceAnswer | None:  # n
             return None
 
 
-def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> DeviceReply:
+def device_failure(call: DeviceCall, answer: HttpAnswer, now_unix_s: float) -> DeviceReply:
     """The common table, for an answer that does not name the device."""
     general = outcome(
         answer.status, answer.headers, answer.body, DEVICES, sent=DEVICE, now_unix_s=now_unix_s, cut=answer.cut
@@ -164,7 +164,7 @@ def device_failure(call: DeviceCall, answer: Answer, now_unix_s: float) -> Devic
     return DeviceAnswer(call.type, call.device_id, None) if isinstance(general, Delivered) else general
 
 
-def _accepted(call: DeviceCall, answer: Answer, *, is_repeat: bool = False) -> DeviceAnswer:
+def _accepted(call: DeviceCall, answer: HttpAnswer, *, is_repeat: bool = False) -> DeviceAnswer:
     document = _document(answer, is_repeat=is_repeat)
     accounted(document, DEVICE, is_repeat=is_repeat)
     named = document.get("device_id")
@@ -183,7 +183,7 @@ def _accepted(call: DeviceCall, answer: Answer, *, is_repeat: bool = False) -> D
     )
 
 
-def _document(answer: Answer, *, is_repeat: bool) -> Any:
+def _document(answer: HttpAnswer, *, is_repeat: bool) -> Any:
     """An object without fields in place of the text of a 409."""
     try:
         return whole_document(answer.headers, answer.body, answer.cut, 1)

@@ -11,7 +11,7 @@ from exporters.cost_service.answers import fault, outcome
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import encode_event, encode_records, idempotency_key
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from exporters.keyring import OutboundKey
 from exporters.otlp.exporter import SpanEncoder, headers_of
 from spool.record import Batch, Lane
@@ -94,7 +94,7 @@ async def post_batch(
     *,
     repeatable: bool = True,
     headers: Mapping[str, str] | None = None,
-    judge: Callable[[Answer], Outcome] | None = None,
+    judge: Callable[[HttpAnswer], Outcome] | None = None,
 ) -> Outcome:
     """Post the batch under the first key that grants *scope*; a refused key
     gives way to the next one at once.
@@ -122,7 +122,7 @@ async def post_batch(
 
 
 def batch_outcome(
-    client: CostServiceClient, answer: Answer, batch: Batch, sent: Sent, *, repeatable: bool = True
+    client: CostServiceClient, answer: HttpAnswer, batch: Batch, sent: Sent, *, repeatable: bool = True
 ) -> Outcome:
     """What the answer to the whole batch means for it."""
     return outcome(
@@ -141,7 +141,9 @@ def no_key(scope: str) -> Hold:
     return Hold(f"no configured key that can be read grants {scope}", answered=False)
 
 
-def key_refused(client: CostServiceClient, key: OutboundKey, scope: str, lane: Lane, answer: Answer) -> Retry | Hold:
+def key_refused(
+    client: CostServiceClient, key: OutboundKey, scope: str, lane: Lane, answer: HttpAnswer
+) -> Retry | Hold:
     """The turn of the next key for *scope*; without one, a hold that names key and scope."""
     said = fault(answer.body)
     why = f"{lane}: HTTP {answer.status}: the key {key.name!r} is refused or lacks the scope {scope}: {said}"

@@ -17,7 +17,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.encode import encode_records
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
 from exporters.cost_service.liveness import LIVENESS_SCOPE
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from exporters.keyring import Keyring, KeySetting
 from exporters.otlp.exporter import SPAN_HEADERS
 from spool.clock import rfc3339_ms
@@ -79,7 +79,7 @@ async def _probed(client: CostServiceClient, setting: KeySetting, *, sends: bool
     return judged(answer.status, scope, is_granted=setting.grants(scope))
 
 
-def _not_the_services(answer: Answer, *, sends: bool) -> str | None:
+def _not_the_services(answer: HttpAnswer, *, sends: bool) -> str | None:
     """Why a success is not one of the service; a list of insights may hold anything."""
     if media_type(answer.headers.get("Content-Type", "")) in PROTOBUF_TYPES:
         return None

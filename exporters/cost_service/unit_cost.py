@@ -29,7 +29,7 @@ from exporters.cost_service.client import JSON, CostServiceClient
 from exporters.cost_service.doubts import Doubts
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import KEY_REFUSALS, batch_outcome, key_refused, next_key, no_key
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from exporters.rate import TokenBucket
 from spool.record import Batch
 from spool.unit_cost import CREATE_STREAM, DELETE_STREAM, BaseRecord, Granularity, Shape, place_in
@@ -124,7 +124,7 @@ class UnitCostExporter:
     async def _create(self, item: dict[str, Any], batch: Batch) -> Outcome:
         path = self._with_stream(self._client.preset.unit_cost_create, item["stream"])
         answer = await self._change("PUT", path, orjson.dumps(item["record"]), CREATE_SCOPE, batch)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return answer
         if is_blocked(answer):
             return await self._blocked(item["stream"], answer)
@@ -138,13 +138,13 @@ class UnitCostExporter:
         force = "?force=true" if item["record"]["force"] else ""
         path = self._with_stream(self._client.preset.unit_cost_delete, item["stream"]) + force
         answer = await self._change("DELETE", path, None, DELETE_SCOPE, batch)
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, HttpAnswer):
             return answer
         return Delivered() if is_gone(answer) else batch_outcome(self._client, answer, batch, STREAM)
 
     async def _change(
         self, method: str, path: str, body: bytes | None, scope: str, batch: Batch
-    ) -> Answer | Retry | Hold:
+    ) -> HttpAnswer | Retry | Hold:
         """Ask once for a change of a stream, under the first key that grants *scope*."""
         client = self._client
         key = client.keyring.key_for(scope)
@@ -155,11 +155,11 @@ class UnitCostExporter:
             client.preset.batch_id_header: batch.batch_id,
         } | ({} if body is None else {"Content-Type": JSON})
         answer = await client.request(method, path, key, headers=headers, body=body)
-        if isinstance(answer, Answer) and answer.status in KEY_REFUSALS:
+        if isinstance(answer, HttpAnswer) and answer.status in KEY_REFUSALS:
             return key_refused(client, key, scope, batch.lane, answer)
         return answer
 
-    async def _blocked(self, stream: str, answer: Answer) -> Retry:
+    async def _blocked(self, stream: str, answer: HttpAnswer) -> Retry:
         """Another stream may go meanwhile, so the lane does not pause."""
         for_s = wish_s(answer.headers, self._client.now_unix_s()) or BLOCKED_S
         await self._settings.block(stream, for_s)
@@ -200,22 +200,22 @@ class UnitCostExporter:
         await self._settings.learn(stream, base)
         return Delivered()
 
-    async def _page(self, stream: str, cursor: str | None) -> Answer | Retry | Hold:
+    async def _page(self, stream: str, cursor: str | None) -> HttpAnswer | Retry | Hold:
         key = self._client.keyring.key_for(READ_SCOPE)
         if key is None:
-            return Answer(403, {}, b"")
+            return HttpAnswer(403, {}, b"")
         path = self._with_stream(self._client.preset.unit_cost_read, stream)
         query = "" if cursor is None else f"?cursor={quote(cursor, safe='')}"
         answer = await self._client.request("GET", path + query, key, headers={}, answer_bytes=PAGE_BYTES)
         if (
-            isinstance(answer, Answer)
+            isinstance(answer, HttpAnswer)
             and answer.status in KEY_REFUSALS
             and (turn := next_key(self._client, key, READ_SCOPE, answer.status))
         ):
             return turn
         return answer
 
-    async def _unknown(self, stream: str, answer: Answer, batch: Batch) -> Outcome:
+    async def _unknown(self, stream: str, answer: HttpAnswer, batch: Batch) -> Outcome:
         """No answer to build upon: wait where it may come, else begin with sums."""
         if not is_success(answer):
             general = batch_outcome(self._client, answer, batch, STREAM)
@@ -258,12 +258,12 @@ def encode_unit_cost(items: Sequence[dict[str, Any]], element_name: str) -> byte
     return orjson.dumps({"records": records})
 
 
-def is_gone(answer: Answer) -> bool:
+def is_gone(answer: HttpAnswer) -> bool:
     """Whether a delete was refused because there is nothing to delete from."""
     return answer.status in {400, 404, 422} and names_no_stream(answer.body)
 
 
-def is_blocked(answer: Answer) -> bool:
+def is_blocked(answer: HttpAnswer) -> bool:
     """Whether the name of the stream is blocked, since one of that name was deleted just now."""
     if answer.status not in {400, 409, 422, 423}:
         return False
@@ -273,7 +273,7 @@ def is_blocked(answer: Answer) -> bool:
     return said.code == "stream_blocked" or ("stream" in message and any(word in message for word in words))
 
 
-def is_unknown_stream(answer: Answer) -> bool:
+def is_unknown_stream(answer: HttpAnswer) -> bool:
     """Whether no one sent to the stream yet.
 
     A bare 404 may as well be a wrong path, behind which there are totals.
@@ -288,11 +288,11 @@ def names_no_stream(body: bytes) -> bool:
     return said.code in GONE_CODES or ("stream" in message and ("exist" in message or "not found" in message))
 
 
-def is_success(answer: Answer) -> bool:
+def is_success(answer: HttpAnswer) -> bool:
     return 200 <= answer.status < 300  # noqa: PLR2004 - the 2xx class
 
 
-def base_page(answer: Answer, kind: str) -> tuple[list[BaseRecord], str | None] | None:
+def base_page(answer: HttpAnswer, kind: str) -> tuple[list[BaseRecord], str | None] | None:
     """The records of one page of a stream, and the cursor of the next; None when the answer is no
     page, or one beyond `PAGE_BYTES`.
 

@@ -30,7 +30,7 @@ from exporters.answer_body import PROTOBUF_TYPES, AnswerNotUnderstood, Unreadabl
 from exporters.answer_words import clean
 from exporters.base import Delivered, Outcome
 from exporters.cost_service.answers import TAKEN, leaves_open, outcome, whole_document
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from exporters.otlp.encode import Encoded
 from spool.record import Batch
 from spool.store import Refusal
@@ -42,7 +42,7 @@ _RECORD_ID: Final = re.compile(r"\b[0-9a-f]{32}\b")
 _POSITION: Final = re.compile(r"resourceSpans\[\d+\]\.scopeSpans\[\d+\]\.spans\[\d+\]")
 
 
-def span_outcome(answer: Answer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
+def span_outcome(answer: HttpAnswer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
     """The outcome for a *batch* that went as *encoded*."""
     sent = sent_in(batch, "spans", encoded.order)
     if answer.status in TAKEN:
@@ -98,7 +98,7 @@ def read_protobuf(body: bytes, sent: Sent) -> Accounted:
     return partial_success(partial.rejected_spans, partial.error_message, sent)
 
 
-def _accounted(answer: Answer, sent: Sent) -> Accounted:
+def _accounted(answer: HttpAnswer, sent: Sent) -> Accounted:
     if media_type(answer.headers.get("Content-Type", "")) in PROTOBUF_TYPES:
         if answer.cut is not None:
             raise UnreadableAnswer(f"the answer {answer.cut}")
@@ -107,7 +107,7 @@ def _accounted(answer: Answer, sent: Sent) -> Accounted:
     return accounted(whole_document(answer.headers, answer.body, answer.cut, sent.records), sent)
 
 
-def _error_json(answer: Answer) -> bytes:
+def _error_json(answer: HttpAnswer) -> bytes:
     """The body of an error as the service's table reads it."""
     if media_type(answer.headers.get("Content-Type", "")) not in PROTOBUF_TYPES:
         return answer.body

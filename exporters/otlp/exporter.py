@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from exporters.answer_body import answer_bytes
 from exporters.base import Hold, Outcome, Retry
-from exporters.http_client import Answer, Endpoint, HttpClient
+from exporters.http_client import Endpoint, HttpAnswer, HttpClient
 from exporters.otlp.answers import span_outcome
 from exporters.otlp.encode import Encoded, encode_spans
 from exporters.secret import Secret
@@ -30,7 +30,7 @@ class SpanEncoder:
     async def encode(self, batch: Batch) -> Encoded:
         return await asyncio.to_thread(encode_spans, batch.records, packs=self._packs)
 
-    def outcome(self, answer: Answer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
+    def outcome(self, answer: HttpAnswer, batch: Batch, encoded: Encoded, *, now_unix_s: float) -> Outcome:
         """What *answer* to *encoded* means; another try at once after a 415 that gzip may be the
         reason of.
         """

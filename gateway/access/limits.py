@@ -21,7 +21,7 @@ class KeyLimits(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RateLimits:
     requests_per_minute: int | None = None
     """None: no limit."""
     bytes_per_minute: int | None = None
@@ -31,10 +31,10 @@ class Limits:
         return {"requests_per_minute": self.requests_per_minute, "bytes_per_minute": self.bytes_per_minute}
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = RateLimits()
 
 
-def valid_limits(limits: Limits) -> Limits:
+def valid_limits(limits: RateLimits) -> RateLimits:
     """*limits* itself, whose values may be of any type yet. Raises InvalidKey with every fault."""
     wrong = [name for name, value in limits.as_json().items() if not is_limit(value)]
     if wrong:

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from gateway.access.errors import InvalidKey
 from gateway.access.faults import Faults
 from gateway.access.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
-from gateway.access.limits import NO_LIMITS, KeyLimits, Limits, valid_limits
+from gateway.access.limits import NO_LIMITS, KeyLimits, RateLimits, valid_limits
 from gateway.common.contract.json_types import Count, Time
 from gateway.common.contract.scopes import Fixed, Grant, Managed, faults, granted
 from spool.clock import rfc3339_ms
@@ -97,7 +97,7 @@ class KeyRecord:
     """None: never used."""
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Stamped on what is sent under the key."""
-    limits: Limits = NO_LIMITS
+    limits: RateLimits = NO_LIMITS
     is_legacy: bool = False
     """Its secret is not of our form: it was in use before there were several keys."""
     counted_by_name: str | None = None
@@ -158,7 +158,7 @@ def from_row(row: Row) -> KeyRecord:
         modified_at_ms=row[10],
         accessed_at_ms=row[11],
         labels=labels_from_column(row[12]),
-        limits=Limits(row[13], row[14]),
+        limits=RateLimits(row[13], row[14]),
         is_legacy=bool(row[15]),
         counted_by_name=row[16],
     )
@@ -215,7 +215,7 @@ def edited(
     description: str | None = None,
     grant: Grant | None = None,
     labels: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: RateLimits | None = None,
 ) -> KeyRecord:
     """*key* with what is given; None leaves as it is."""
     given = {"name": name, "description": description, "grant": grant, "labels": labels, "limits": limits}

@@ -16,7 +16,7 @@ from exporters.secret import Secret
 from gateway.access.errors import InvalidKey
 from gateway.access.key import LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, legacy_fault
 from gateway.access.labels import LABEL_MAX_CHARS, MAX_LABELS, Labels, valid_labels
-from gateway.access.limits import MOST, NO_LIMITS, Limits, valid_limits
+from gateway.access.limits import MOST, NO_LIMITS, RateLimits, valid_limits
 from gateway.access.record import (
     DESCRIPTION_MAX_CHARS,
     LEGACY_NAME,
@@ -29,7 +29,7 @@ from gateway.access.record import (
     valid_name,
     valid_person,
 )
-from gateway.common.body import Body, Fault, Refused
+from gateway.common.body import Body, FieldFault, RefusedValue
 from gateway.common.contract.scopes import Fixed, Grant, Managed, scope_name, use_case_name
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _by(check: Callable[[T], V]) -> AfterValidator:
         try:
             return None if value is None else check(value)
         except InvalidKey as error:
-            raise Refused(str(error)) from error
+            raise RefusedValue(str(error)) from error
 
     return AfterValidator(checked)
 
@@ -108,7 +108,7 @@ class KeyBody(Body):
     """Base of the bodies about keys: a refusal names every fault."""
 
     @classmethod
-    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+    def refusal(cls, faults: Sequence[FieldFault]) -> Exception:
         return InvalidKey("; ".join(fault.text for fault in faults))
 
 
@@ -139,7 +139,7 @@ class KeyFields(KeyBody):
             faults = [*both[: len(grants) - 1], *(fault for grant in grants for fault in _faults(grant))]
             faults += cls.faults_without_grant() if not grants else []
             if faults:
-                raise Refused("; ".join(faults))
+                raise RefusedValue("; ".join(faults))
         return managed
 
     @classmethod
@@ -155,7 +155,7 @@ class KeyFields(KeyBody):
         merged = {**had, **(self.labels or {})}
         return valid_labels({name: value for name, value in merged.items() if value is not None})
 
-    def limits_on(self, had: Limits) -> Limits:
+    def limits_on(self, had: RateLimits) -> RateLimits:
         return replace(had, **(self.limits or {}))
 
 
@@ -194,11 +194,11 @@ class NewKey(KeyFields):
         if "name" in info.data and "secret" in info.data:
             name, secret = info.data["name"], info.data["secret"]
             if secret is not None and name not in (None, LEGACY_NAME):
-                raise Refused(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
+                raise RefusedValue(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
             if secret is None and name is None:
-                raise Refused("name: it is needed, with at least 3 characters")
+                raise RefusedValue("name: it is needed, with at least 3 characters")
             if secret is None and info.data.get("replace"):
-                raise Refused("replace: it is for a key with its own secret; give secret, or leave replace out")
+                raise RefusedValue("replace: it is for a key with its own secret; give secret, or leave replace out")
         return confirmed
 
     @classmethod
@@ -221,7 +221,7 @@ class KeyChange(KeyFields):
     def _changes_something(self) -> Self:
         if not self.model_fields_set - {"by"}:
             names = [name for name in KeyFields.model_fields if name != "by"]
-            raise Refused(f"nothing is changed: one of {', '.join(names)} is needed")
+            raise RefusedValue(f"nothing is changed: one of {', '.join(names)} is needed")
         return self
 
     def apply(self, key: KeyRecord) -> KeyRecord:

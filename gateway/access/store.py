@@ -23,7 +23,7 @@ from exporters.secret import Secret
 from gateway.access.errors import InvalidKey
 from gateway.access.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.access.labels import NO_LABELS
-from gateway.access.limits import NO_LIMITS, Limits
+from gateway.access.limits import NO_LIMITS, RateLimits
 from gateway.access.record import LEGACY_NAME, KeyRecord, Status, Which, edited, valid_key
 from gateway.access.table import (
     check_pepper,
@@ -107,7 +107,7 @@ class KeyStore:
         by: str,
         description: str = "",
         labels: Mapping[str, str] = NO_LABELS,
-        limits: Limits = NO_LIMITS,
+        limits: RateLimits = NO_LIMITS,
     ) -> Created:
         """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey,
         NameTaken.
@@ -124,7 +124,7 @@ class KeyStore:
         by: str,
         description: str = "",
         labels: Mapping[str, str] = NO_LABELS,
-        limits: Limits = NO_LIMITS,
+        limits: RateLimits = NO_LIMITS,
     ) -> Created:
         """Import the single key that was in use before there were several, so that its senders need
         not change.
@@ -161,7 +161,7 @@ class KeyStore:
         description: str | None = None,
         grant: Grant | None = None,
         labels: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
+        limits: RateLimits | None = None,
     ) -> KeyRecord:
         """Change the given fields. Raises NoSuchKey, InvalidKey, NameTaken."""
         change = partial(edited, name=new_name, description=description, grant=grant, labels=labels, limits=limits)

@@ -8,7 +8,7 @@ import aiohttp
 import click
 from yarl import URL
 
-from gateway.cli.options import Refused
+from gateway.cli.options import RefusedByGateway
 from gateway.common.tls import context_to
 from gateway.config.model import Config
 from gateway.config.values import TcpAddress, UnixAddress
@@ -71,7 +71,7 @@ async def asked(
             " restart the gateway; where another gateway listens there, correct listen.admin"
         )
     if not response.ok:
-        raise Refused(response.status, answer)
+        raise RefusedByGateway(response.status, answer)
     return answer
 
 

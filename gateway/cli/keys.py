@@ -12,7 +12,7 @@ from rich.table import Table
 from gateway.access.limits import NO_LIMITS
 from gateway.access.record import LEGACY_NAME
 from gateway.cli.asking import person
-from gateway.cli.options import NO_LIMIT, Refused
+from gateway.cli.options import NO_LIMIT, RefusedByGateway
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
 from gateway.common.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
@@ -93,7 +93,7 @@ async def create_or_ask(place: KeyPlace, body: Mapping[str, Any], *, is_sure: bo
     """
     try:
         return await place.ask(keys.CREATE, body={**body, "confirmed": is_sure})
-    except Refused as refused:
+    except RefusedByGateway as refused:
         senders = refused.answer.get("senders")
         if senders is None:
             raise

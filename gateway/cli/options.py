@@ -40,7 +40,7 @@ class Faulty(click.ClickException):
     """Ends the command with its message and exit code 1."""
 
 
-class Refused(click.ClickException):
+class RefusedByGateway(click.ClickException):
     """The gateway answered with an error."""
 
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:

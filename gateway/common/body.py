@@ -1,7 +1,7 @@
 """Request bodies as pydantic models: strict types, no unknown fields, every fault in one error.
 
 The description of a field is its remedy: "<field>: <description> is needed". A
-validator that raises `Refused` words the fault itself. An error names fields and
+validator that raises `RefusedValue` words the fault itself. An error names fields and
 positions and quotes nothing that was sent.
 """
 
@@ -15,11 +15,11 @@ from gateway.common.contract.errors import BadPayload
 Json = dict[str, Any]
 
 
-class Refused(ValueError):
+class RefusedValue(ValueError):
     """A validator's complaint, whole: it names the field."""
 
 
-class Fault(NamedTuple):
+class FieldFault(NamedTuple):
     field: str
     """Name in the model; empty for names that the model does not have."""
     text: str
@@ -40,23 +40,23 @@ class Body(BaseModel):
             raise cls.refusal(faults_of(cls, error)) from None
 
     @classmethod
-    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+    def refusal(cls, faults: Sequence[FieldFault]) -> Exception:
         return BadPayload("; ".join(fault.text for fault in faults))
 
 
-def faults_of(model: type[BaseModel], error: ValidationError) -> list[Fault]:
+def faults_of(model: type[BaseModel], error: ValidationError) -> list[FieldFault]:
     """One fault a field, in the order of the model; unknown names come first, as one fault."""
-    found: dict[str, Fault] = {}
+    found: dict[str, FieldFault] = {}
     for each in error.errors(include_url=False, include_input=False):
         name = str(each["loc"][0]) if each["loc"] else ""
         raised = each.get("ctx", {}).get("error")
-        if name not in model.model_fields and not isinstance(raised, Refused):
-            found[""] = Fault("", f"the body may hold {', '.join(model.model_fields)}, and nothing else")
-        elif isinstance(raised, Refused):
-            found.setdefault(name, Fault(name, str(raised)))
+        if name not in model.model_fields and not isinstance(raised, RefusedValue):
+            found[""] = FieldFault("", f"the body may hold {', '.join(model.model_fields)}, and nothing else")
+        elif isinstance(raised, RefusedValue):
+            found.setdefault(name, FieldFault(name, str(raised)))
         else:
             needed = f"{name}: {model.model_fields[name].description} is needed"
-            found.setdefault(name, Fault(name, needed, is_missing=each["type"] == "missing"))
+            found.setdefault(name, FieldFault(name, needed, is_missing=each["type"] == "missing"))
     return [found.pop(name) for name in ("", *model.model_fields) if name in found]
 
 

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConfigFault:
     option: str
     """Such as `upstream.keys[0].secret`; empty for the file as a whole."""
     message: str
@@ -64,7 +64,7 @@ class Fault:
 class ConfigFaults(Exception):
     """Everything that is wrong with a configuration."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: list[ConfigFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = faults
 
@@ -80,12 +80,12 @@ class Draft:
     """Of the options' names, and of the entries of lists."""
     values: dict[Steps, Place] = field(default_factory=dict)
     """Of the values, those that are neither groups nor lists."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ConfigFault] = field(default_factory=list)
 
     def fault(self, path: Steps, message: str, *, is_of_name: bool = False) -> None:
         """Note what is wrong with the value at *path*, or with the option's name."""
         value = None if is_of_name else self.values.get(path)
-        self.faults.append(Fault(option_name(path), message, value or place_of(path, self.places)))
+        self.faults.append(ConfigFault(option_name(path), message, value or place_of(path, self.places)))
 
     def set_by(self, path: Steps, value: object, source: str) -> None:
         """Put *value* in the place of what the file has."""
@@ -101,7 +101,7 @@ def read_draft(path: Path | None) -> Draft:
         return parse_draft(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigFaults([Fault("", f"{path} cannot be read: {reason}")]) from None
+        raise ConfigFaults([ConfigFault("", f"{path} cannot be read: {reason}")]) from None
 
 
 def parse_draft(text: str, source: str) -> Draft:
@@ -116,10 +116,10 @@ def parse_draft(text: str, source: str) -> Draft:
             note_places(draft, node, (), source)
     except yaml.YAMLError as error:
         reason, where = reason_of(error, text)
-        raise ConfigFaults([Fault("", reason, Place(source, *(where or ())))]) from None
+        raise ConfigFaults([ConfigFault("", reason, Place(source, *(where or ())))]) from None
     except RecursionError:
         reason = "the file refers to itself, or is nested too deep"
-        raise ConfigFaults([Fault("", reason, Place(source))]) from None
+        raise ConfigFaults([ConfigFault("", reason, Place(source))]) from None
     return draft
 
 
@@ -137,7 +137,7 @@ def yaml_of(text: str, source: str) -> tuple[dict[str, Any], yaml.Node | None]:
     if data is None:
         return {}, node
     if not isinstance(data, dict):
-        raise ConfigFaults([Fault("", "the file must hold options, as `name: value`", Place(source, 1, 1))])
+        raise ConfigFaults([ConfigFault("", "the file must hold options, as `name: value`", Place(source, 1, 1))])
     return data, node
 
 
@@ -148,7 +148,7 @@ def note_places(draft: Draft, node: yaml.Node, path: Steps, source: str) -> None
             below, place = (*path, str(key.value)), place_at(key, source)
             if (first := draft.places.get(below)) is not None:
                 message = f"is given twice, first on line {first.line}: keep one of them"
-                draft.faults.append(Fault(option_name(below), message, place))
+                draft.faults.append(ConfigFault(option_name(below), message, place))
             draft.places[below] = place
             note_places(draft, value, below, source)
     elif isinstance(node, yaml.SequenceNode):

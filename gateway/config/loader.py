@@ -19,9 +19,9 @@ from gateway.common.suggestions import did_you_mean
 from gateway.config.draft import (
     METRICS_TOKEN,
     SECRET_OPTION,
+    ConfigFault,
     ConfigFaults,
     Draft,
-    Fault,
     Steps,
     at,
     expand,
@@ -64,7 +64,7 @@ def load_config(
     try:
         add_plugged_sources()
     except BrokenPlugin as error:
-        raise ConfigFaults([Fault("", str(error))]) from error
+        raise ConfigFaults([ConfigFault("", str(error))]) from error
     folder = path.parent if path else Path()
     draft = read_draft(path)
     expand(draft, environ, folder)

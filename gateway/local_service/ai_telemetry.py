@@ -9,7 +9,7 @@ from gateway.common.contract.ai_telemetry import ENVELOPE_SCHEMA
 from gateway.common.lists.conventions import Filterable, ListShape, Sort
 from gateway.common.lists.table import ListTable
 from gateway.local_service.ai_records import COLUMNS, KINDS, STATUSES, RecordRow, record_row
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, as_list, choice, decoded_object, present, text, time_ms
 from gateway.local_service.errors import Invalid, TooLarge
 from gateway.local_service.lists import list_answer
@@ -54,7 +54,7 @@ RECORDS = ListTable(
 )
 
 
-def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
+def ingest(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Store the valid records and list the invalid ones. A known record id is accepted, and its
     record stays unchanged.
     """
@@ -68,13 +68,15 @@ def ingest(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(202, {"accepted": len(rows), "rejected": rejected})
 
 
-def store_rows(connection: sqlite3.Connection, rows: Sequence[RecordRow], call: Call, origin: tuple[str, str]) -> None:
+def store_rows(
+    connection: sqlite3.Connection, rows: Sequence[RecordRow], call: ServiceCall, origin: tuple[str, str]
+) -> None:
     """Store the records that are new; *origin*: (gateway id, batch id)."""
     connection.executemany(_INSERT, [(*row.columns, call.now_ms, *origin) for row in rows])
     connection.executemany(_INSERT_BODY, [(row.record_id, row.record) for row in rows])
 
 
-def records(connection: sqlite3.Connection, call: Call) -> Answer:
+def records(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, RECORDS, call)
 
 

@@ -18,7 +18,7 @@ from gateway.common.lists.conventions import Filterable, ListShape, Sort
 from gateway.common.lists.table import ListTable
 from gateway.local_service.billing_bodies import OPERATIONS, Drop, Manifest, read_drop, refuse_other_sums
 from gateway.local_service.billing_connections import Connection, find
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, decoded_object
 from gateway.local_service.errors import Invalid, TooLarge
 from gateway.local_service.lists import list_answer
@@ -67,7 +67,7 @@ ROWS: Final = ListTable(
 )
 
 
-def validate(connection: sqlite3.Connection, call: Call) -> Answer:
+def validate(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """The dry run: the same checks, nothing stored."""
     drop = read_drop(decoded_object(call.body))
     if drop.manifest is not None and drop.manifest.parts == 1:
@@ -75,7 +75,7 @@ def validate(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(200, {"connection": {"month": drop.month, "row_count": len(drop.rows)}})
 
 
-def drop(connection: sqlite3.Connection, call: Call) -> Answer:
+def drop(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Take a drop, or a part of one. Raises Invalid: 404 for a connection that is not established,
     423 for one that is paused.
     """
@@ -92,13 +92,13 @@ def drop(connection: sqlite3.Connection, call: Call) -> Answer:
     return _taken(taken, {"drop_id": call.request_id})
 
 
-def drops(connection: sqlite3.Connection, call: Call) -> Answer:
+def drops(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """What was dropped to the connection; of FOCUS one a day and revision."""
     to = find(connection, call.params["connection_id"]).connection_id
     return list_answer(connection, DROPS.of(to), call, only=_OF_CONNECTION, params=(to,))
 
 
-def month_rows(connection: sqlite3.Connection, call: Call) -> Answer:
+def month_rows(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """The rows of a month that are in force."""
     to, month = find(connection, call.params["connection_id"]), call.params["month"]
     if MONTH.fullmatch(month) is None:
@@ -109,7 +109,7 @@ def month_rows(connection: sqlite3.Connection, call: Call) -> Answer:
     )
 
 
-def _taken(drop: Drop, more: dict[str, object]) -> Answer:
+def _taken(drop: Drop, more: dict[str, object]) -> ServiceAnswer:
     return json_answer(200, {"connection": {"month": drop.month, "row_count": len(drop.rows), **more}})
 
 
@@ -128,7 +128,9 @@ def _replace_cbf(connection: sqlite3.Connection, to: Connection, drop: Drop) -> 
 # ---- FOCUS
 
 
-def _take_part(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, manifest: Manifest) -> Answer:
+def _take_part(
+    connection: sqlite3.Connection, call: ServiceCall, to: Connection, drop: Drop, manifest: Manifest
+) -> ServiceAnswer:
     """Parts of another revision, or of the same divided otherwise, are deleted: the answer to the
     last one is `partial`, and the sender sends all again.
     """
@@ -187,7 +189,12 @@ def _of_day(to: Connection, month: str, manifest: Manifest) -> tuple[object, ...
 
 
 def _put_in_force(
-    connection: sqlite3.Connection, call: Call, to: Connection, part: Drop, manifest: Manifest, rows: tuple[Fields, ...]
+    connection: sqlite3.Connection,
+    call: ServiceCall,
+    to: Connection,
+    part: Drop,
+    manifest: Manifest,
+    rows: tuple[Fields, ...],
 ) -> None:
     """Replace the day by the *rows* of all its parts. Raises Invalid where they are not what the
     manifest states.
@@ -224,7 +231,7 @@ def _add_rows(connection: sqlite3.Connection, to: Connection, drop: Drop, source
         raise TooLarge(f"the month would have {count} rows; {MAX_ROWS} are the most")
 
 
-def _note_drop(connection: sqlite3.Connection, call: Call, to: Connection, drop: Drop, row_count: int) -> None:
+def _note_drop(connection: sqlite3.Connection, call: ServiceCall, to: Connection, drop: Drop, row_count: int) -> None:
     manifest = drop.manifest
     of_focus = (None, None, None) if manifest is None else (manifest.day, manifest.source, manifest.revision)
     connection.execute(

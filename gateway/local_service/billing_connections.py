@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from gateway.common.contract.billing import CONNECTION_ID
 from gateway.common.lists.conventions import Filterable, ListShape, Sort
 from gateway.common.lists.table import ListTable, cut
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
@@ -64,11 +64,11 @@ CONNECTIONS: Final = ListTable(
 )
 
 
-def connections(connection: sqlite3.Connection, call: Call) -> Answer:
+def connections(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, CONNECTIONS, call)
 
 
-def create(connection: sqlite3.Connection, call: Call) -> Answer:
+def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Establish one: 201 with it. Its id is the body's `id`, or a new one."""
     body = decoded_object(call.body)
     _only(body, "id", "name")
@@ -80,11 +80,11 @@ def create(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(201, {"connection": find(connection, connection_id).item()})
 
 
-def read(connection: sqlite3.Connection, call: Call) -> Answer:
+def read(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return json_answer(200, {"connection": find(connection, call.params["connection_id"]).item()})
 
 
-def change(connection: sqlite3.Connection, call: Call) -> Answer:
+def change(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Its name or status."""
     body = decoded_object(call.body)
     _only(body, "name", "status")
@@ -102,13 +102,13 @@ def change(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(200, {"connection": find(connection, found.connection_id).item()})
 
 
-def delete(connection: sqlite3.Connection, call: Call) -> Answer:
+def delete(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """With all that was dropped to it."""
     found = find(connection, call.params["connection_id"])
     for table in ("billing_parts", "billing_days", "billing_rows", "billing_connections"):
         connection.execute(f"DELETE FROM {table} WHERE connection_no = ?", (found.connection_no,))  # noqa: S608 - own SQL
     connection.execute("DELETE FROM billing_drops WHERE connection_id = ?", (found.connection_id,))
-    return Answer(204)
+    return ServiceAnswer(204)
 
 
 def establish(connection: sqlite3.Connection, connection_id: str, *, name: str, by: str, now_ms: int) -> None:

@@ -9,7 +9,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ServiceCall:
     """A request made with a known key."""
 
     method: str
@@ -33,16 +33,16 @@ class Call:
     """Of the gateway that states to send it; empty where none does."""
 
 
-class Answer(NamedTuple):
+class ServiceAnswer(NamedTuple):
     status: int
     body: bytes = b""
     """JSON, or nothing."""
     retry_after_s: int | None = None
 
 
-Operation = Callable[[sqlite3.Connection, Call], Answer]
+Operation = Callable[[sqlite3.Connection, ServiceCall], ServiceAnswer]
 """One endpoint's work, inside one transaction; a ServiceError rolls it back."""
 
 
-def json_answer(status: int, content: object) -> Answer:
-    return Answer(status, orjson.dumps(content))
+def json_answer(status: int, content: object) -> ServiceAnswer:
+    return ServiceAnswer(status, orjson.dumps(content))

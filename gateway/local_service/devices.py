@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gateway.common.contract.device_identity import KINDS
 from gateway.common.lists.conventions import Filterable, ListShape, Sort
 from gateway.common.lists.table import ListTable
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, choice, decoded_object, text, time_ms, whole
 from gateway.local_service.errors import DeviceBlocked, DeviceExists, DeviceUnknown
 from gateway.local_service.lists import list_answer
@@ -59,7 +59,7 @@ DEVICES = ListTable(
 )
 
 
-def enroll(connection: sqlite3.Connection, call: Call) -> Answer:
+def enroll(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """201 for a device that is new, 200 for one that is known under this enrolment or enrols
     again.
     """
@@ -79,7 +79,7 @@ def enroll(connection: sqlite3.Connection, call: Call) -> Answer:
     return _device_answer(200, device)
 
 
-def heartbeat(connection: sqlite3.Connection, call: Call) -> Answer:
+def heartbeat(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """POST of a heartbeat: 204; 404 for an unknown device, 403 for a blocked one."""
     body = decoded_object(call.body)
     beat = (text(body, "instance_id"), whole(body, "sequence"))
@@ -100,13 +100,13 @@ def heartbeat(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(200, {"status": device.status, "heartbeat_interval_s": HEARTBEAT_INTERVAL_S})
 
 
-def ping(connection: sqlite3.Connection, call: Call) -> Answer:
+def ping(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     device = _known(connection, call)
     connection.execute("UPDATE devices SET pinged_at_ms = ? WHERE device_no = ?", (call.now_ms, device.device_no))
-    return Answer(204)
+    return ServiceAnswer(204)
 
 
-def devices(connection: sqlite3.Connection, call: Call) -> Answer:
+def devices(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, DEVICES, call)
 
 
@@ -121,7 +121,7 @@ def forget(connection: sqlite3.Connection, device_id: str) -> bool:
     return connection.execute("DELETE FROM devices WHERE device_id = ?", (device_id,)).rowcount > 0
 
 
-def _known(connection: sqlite3.Connection, call: Call) -> _Device:
+def _known(connection: sqlite3.Connection, call: ServiceCall) -> _Device:
     device = _by_id(connection, call.params["device_id"])
     if device is None:
         raise DeviceUnknown
@@ -134,7 +134,7 @@ def _refuse_blocked(device: _Device) -> None:
         raise DeviceBlocked
 
 
-def _device_answer(status: int, device: _Device) -> Answer:
+def _device_answer(status: int, device: _Device) -> ServiceAnswer:
     content: Fields = {
         "device_id": device.device_id,
         "status": device.status,
@@ -161,7 +161,7 @@ def _by_enrollment(connection: sqlite3.Connection, enrollment_id: str) -> _Devic
 
 def _insert(
     connection: sqlite3.Connection,
-    call: Call,
+    call: ServiceCall,
     device_id: str,
     enrollment_id: str,
     epoch: int,
@@ -178,7 +178,7 @@ def _insert(
 
 def _enroll_again(
     connection: sqlite3.Connection,
-    call: Call,
+    call: ServiceCall,
     device: _Device,
     enrollment_id: str,
     epoch: int,

@@ -4,7 +4,7 @@ Two shapes of body: `{"error": {"message", "type"}}` for an invalid request, `{"
 authentication and size.
 """
 
-from gateway.local_service.call import Answer, json_answer
+from gateway.local_service.call import ServiceAnswer, json_answer
 
 
 class ServiceError(Exception):
@@ -12,7 +12,7 @@ class ServiceError(Exception):
 
     status = 500
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServiceAnswer:
         return json_answer(self.status, {"message": str(self)})
 
 
@@ -54,7 +54,7 @@ class Invalid(ServiceError):
         self.code = code
         self.status = status
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServiceAnswer:
         return json_answer(self.status, {"error": {"message": str(self), "type": self.code}})
 
 
@@ -65,7 +65,7 @@ class StreamBlocked(Invalid):
         super().__init__("stream_blocked", "a stream of this name was deleted: the name is blocked", status=409)
         self._retry_after_s = retry_after_s
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServiceAnswer:
         return super().answer()._replace(retry_after_s=self._retry_after_s)
 
 
@@ -86,5 +86,5 @@ class DeviceExists(Invalid):
         super().__init__("device_exists", "the device is enrolled already", status=409)
         self.device_id = device_id
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServiceAnswer:
         return json_answer(409, {"device_id": self.device_id, "error": {"message": str(self), "type": self.code}})

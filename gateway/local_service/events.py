@@ -6,7 +6,7 @@ import orjson
 
 from gateway.common.lists.conventions import ListShape, Sort
 from gateway.common.lists.table import ListTable
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, as_list, as_object, decoded_object, optional_text, text, time_ms
 from gateway.local_service.errors import Invalid, TooLarge
 from gateway.local_service.lists import list_answer
@@ -27,7 +27,7 @@ EVENTS = ListTable(
 Row = tuple[str | None, int, int, str, str, bytes]
 
 
-def create(connection: sqlite3.Connection, call: Call) -> Answer:
+def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Store one event, or the valid ones of `{"events": […]}`. A known event id is accepted and not
     stored again.
     """
@@ -48,7 +48,7 @@ def create(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(202, {"accepted": len(rows), "rejected": rejected})
 
 
-def events(connection: sqlite3.Connection, call: Call) -> Answer:
+def events(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, EVENTS, call)
 
 

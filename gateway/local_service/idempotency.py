@@ -8,7 +8,7 @@ its scope are checked first: what one key was answered is no business of another
 import sqlite3
 from typing import Final
 
-from gateway.local_service.call import Answer, Call
+from gateway.local_service.call import ServiceAnswer, ServiceCall
 from gateway.local_service.times import DAY_MS
 
 KEPT_MS = 7 * DAY_MS
@@ -17,16 +17,16 @@ ANY_KEY: Final = ""
 """Of responses from before they were kept by key."""
 
 
-def first_answer(connection: sqlite3.Connection, call: Call) -> Answer | None:
+def first_answer(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer | None:
     row = connection.execute(
         "SELECT status, body, retry_after_s FROM idempotency"
         " WHERE method = ? AND path = ? AND idempotency_key = ? AND key_id IN (?, ?)",
         (call.method, call.path, call.idempotency_key, call.key_id, ANY_KEY),
     ).fetchone()
-    return None if row is None else Answer(*row)
+    return None if row is None else ServiceAnswer(*row)
 
 
-def keep_answer(connection: sqlite3.Connection, call: Call, answer: Answer) -> None:
+def keep_answer(connection: sqlite3.Connection, call: ServiceCall, answer: ServiceAnswer) -> None:
     connection.execute("DELETE FROM idempotency WHERE kept_at_ms < ?", (call.now_ms - KEPT_MS,))
     connection.execute(
         "INSERT INTO idempotency (key_id, method, path, idempotency_key, kept_at_ms, status, body, retry_after_s)"

@@ -14,7 +14,7 @@ from functools import wraps
 
 from gateway.common.storage.database import Database
 from gateway.local_service.amounts import decimal_text
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
@@ -46,12 +46,12 @@ async def open_insights(database: Database, moved: str) -> None:
 
 
 def _as_service_errors(
-    operation: Callable[[sqlite3.Connection, Call], Answer],
-) -> Callable[[sqlite3.Connection, Call], Answer]:
+    operation: Callable[[sqlite3.Connection, ServiceCall], ServiceAnswer],
+) -> Callable[[sqlite3.Connection, ServiceCall], ServiceAnswer]:
     """*operation*, with its errors as ServiceError."""
 
     @wraps(operation)
-    def translated(connection: sqlite3.Connection, call: Call) -> Answer:
+    def translated(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
         try:
             return operation(connection, call)
         except InsightError as error:
@@ -60,44 +60,44 @@ def _as_service_errors(
     return translated
 
 
-def insights(connection: sqlite3.Connection, call: Call) -> Answer:
+def insights(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, INSIGHTS, call)
 
 
 @_as_service_errors
-def create(connection: sqlite3.Connection, call: Call) -> Answer:
+def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content = decoded_object(call.body)
     made = tables.create_insight(connection, content, insight_id=call.request_id, now_ms=call.now_ms)
     return json_answer(201, {"insight": made})
 
 
 @_as_service_errors
-def read(connection: sqlite3.Connection, call: Call) -> Answer:
+def read(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return json_answer(200, {"insight": tables.read_insight(connection, call.params["insight_id"])})
 
 
 @_as_service_errors
-def change(connection: sqlite3.Connection, call: Call) -> Answer:
+def change(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content, insight_id = decoded_object(call.body), call.params["insight_id"]
     changed = tables.change_insight(connection, insight_id, content, by=call.key_name, now_ms=call.now_ms)
     return json_answer(200, {"insight": changed})
 
 
 @_as_service_errors
-def delete(connection: sqlite3.Connection, call: Call) -> Answer:
+def delete(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     tables.delete_insight(connection, call.params["insight_id"])
-    return Answer(204)
+    return ServiceAnswer(204)
 
 
 @_as_service_errors
-def comments(connection: sqlite3.Connection, call: Call) -> Answer:
+def comments(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     insight_id = call.params["insight_id"]
     tables.find_insight(connection, insight_id)
     return list_answer(connection, comments_list(insight_id), call, only=OF_INSIGHT, params=(insight_id,))
 
 
 @_as_service_errors
-def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+def add_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """POST of a comment: 201 with it."""
     written = tables.add_comment(
         connection,
@@ -111,7 +111,7 @@ def add_comment(connection: sqlite3.Connection, call: Call) -> Answer:
 
 
 @_as_service_errors
-def change_comment(connection: sqlite3.Connection, call: Call) -> Answer:
+def change_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """PUT of a comment: 200 with it."""
     changed = tables.change_comment(
         connection,

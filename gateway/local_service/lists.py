@@ -4,13 +4,13 @@ import sqlite3
 
 from gateway.common.lists.conventions import BadListRequest, envelope, read_request
 from gateway.common.lists.table import ListTable, Params, fetch_page
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.errors import Invalid
 
 
 def list_answer(
-    connection: sqlite3.Connection, table: ListTable, call: Call, *, only: str = "1", params: Params = ()
-) -> Answer:
+    connection: sqlite3.Connection, table: ListTable, call: ServiceCall, *, only: str = "1", params: Params = ()
+) -> ServiceAnswer:
     """Of the rows for which the SQL condition *only* holds. Raises Invalid."""
     try:
         request = read_request(table.shape, call.query)

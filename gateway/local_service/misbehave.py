@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from gateway.local_service.call import Answer, json_answer
+from gateway.local_service.call import ServiceAnswer, json_answer
 
 When = Literal["before", "after"]
 """Relative to storing what the request carries."""
@@ -36,7 +36,7 @@ class Misbehave:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    answer: Answer
+    answer: ServiceAnswer
     when: When
 
 

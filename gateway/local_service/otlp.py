@@ -26,7 +26,7 @@ from gateway.common.contract.otlp import REJECTED_FIELD, Media, media_of, reject
 from gateway.common.contract.outcomes import Rejection
 from gateway.local_service.ai_records import RecordRow, record_row
 from gateway.local_service.ai_telemetry import store_rows
-from gateway.local_service.call import Answer, Call, Operation, json_answer
+from gateway.local_service.call import Operation, ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.errors import Invalid, TooLarge
 from gateway.products.records.source import read_stated
 from gateway.read.otlp_json import decode_logs_json, decode_traces_json
@@ -57,7 +57,7 @@ def ingest(signal: Taken) -> Operation:
     encoding.
     """
 
-    def take(connection: sqlite3.Connection, call: Call) -> Answer:
+    def take(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
         normalised = _normalised(signal, call)
         rows, rejected = _rows(normalised)
         store_rows(connection, rows, call, (call.gateway_id or NO_GATEWAY, call.idempotency_key or call.request_id))
@@ -75,7 +75,7 @@ def _message(taken: int, rejected: Sequence[Rejection]) -> str:
     return f"{rejection_message(taken + len(rejected), rejected)}; all of them: {places}"
 
 
-def encoded(signal: Taken, media: Media, answer: Answer) -> bytes:
+def encoded(signal: Taken, media: Media, answer: ServiceAnswer) -> bytes:
     """The body of *answer*: the signal's response, or a google.rpc.Status."""
     content = orjson.loads(answer.body) if answer.body else {}
     if answer.status == HTTPStatus.OK:
@@ -88,7 +88,7 @@ def encoded(signal: Taken, media: Media, answer: Answer) -> bytes:
     return ExportTracePartialSuccess(rejected_spans=code, error_message=message).SerializeToString()
 
 
-def _normalised(signal: Taken, call: Call) -> Normalised:
+def _normalised(signal: Taken, call: ServiceCall) -> Normalised:
     """Raises Invalid, TooLarge."""
     media = media_of(call.content_type)
     if media is None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gateway.access.record import KeyRecord
 from gateway.access.table import enabled_grant
 from gateway.common.contract.scopes import Denied, Grant, decide
-from gateway.local_service.call import Answer, Call
+from gateway.local_service.call import ServiceAnswer, ServiceCall
 from gateway.local_service.errors import Forbidden, ServiceError, Unauthorized
 from gateway.local_service.idempotency import first_answer, keep_answer
 from gateway.local_service.misbehave import Failure
@@ -22,7 +22,7 @@ from gateway.local_service.routes import Route
 class Request(NamedTuple):
     route: Route
     key: KeyRecord
-    call: Call
+    call: ServiceCall
     unreadable: ServiceError | None = None
     """Why the body is not in `call`; raised after the check of the key."""
     failure: Failure | None = None
@@ -42,7 +42,7 @@ def refuse_revoked(request: Request, connection: sqlite3.Connection) -> None:
     refuse_grant(grant, request.route)
 
 
-def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
+def serve_write(request: Request, connection: sqlite3.Connection) -> ServiceAnswer:
     """The response, its data stored. A repeated idempotency key gets its first response before
     anything but the check of the key. Raises Unauthorized, Forbidden.
     """
@@ -57,13 +57,13 @@ def serve_write(request: Request, connection: sqlite3.Connection) -> Answer:
     return answer
 
 
-def serve_read(request: Request, connection: sqlite3.Connection) -> Answer:
+def serve_read(request: Request, connection: sqlite3.Connection) -> ServiceAnswer:
     """Raises Unauthorized, Forbidden."""
     refuse_revoked(request, connection)
     return _answer(request, connection)
 
 
-def _answer(request: Request, connection: sqlite3.Connection) -> Answer:
+def _answer(request: Request, connection: sqlite3.Connection) -> ServiceAnswer:
     failure = request.failure
     if failure is not None and failure.when == "before":
         return failure.answer
@@ -71,13 +71,13 @@ def _answer(request: Request, connection: sqlite3.Connection) -> Answer:
     return answer if failure is None else failure.answer
 
 
-def _operate(request: Request, connection: sqlite3.Connection) -> Answer:
+def _operate(request: Request, connection: sqlite3.Connection) -> ServiceAnswer:
     if request.unreadable is not None:
         raise request.unreadable
     return request.route.operation(connection, request.call)
 
 
-def _kept_or_undone(operate: "partial[Answer]", connection: sqlite3.Connection) -> Answer:
+def _kept_or_undone(operate: "partial[ServiceAnswer]", connection: sqlite3.Connection) -> ServiceAnswer:
     """An error is a response like any other and may be cached; the data stored before it are rolled
     back.
     """

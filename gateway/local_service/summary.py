@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from gateway.local_service.ai_records import ATTRIBUTION, TOKENS
 from gateway.local_service.amounts import EXACT, decimal_text
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.errors import Invalid
 from gateway.local_service.times import parse_ms
 
@@ -62,7 +62,7 @@ class _Sums:
         }
 
 
-def summary(connection: sqlite3.Connection, call: Call) -> Answer:
+def summary(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """`group_by` (comma-separated dimensions), `from` (inclusive) and `to` (exclusive), by the
     start of the call. With `limit` the groups with most calls, from `offset` on, and how many
     groups there are.

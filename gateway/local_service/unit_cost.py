@@ -15,7 +15,7 @@ import orjson
 from gateway.common.contract.unit_cost import STREAM_IN_RECORD, kind_of_record
 from gateway.common.lists.conventions import ListShape, Sort
 from gateway.common.lists.table import ListTable
-from gateway.local_service.call import Answer, Call, Operation, json_answer
+from gateway.local_service.call import Operation, ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import as_list, as_object, decoded_object, present
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
@@ -60,7 +60,7 @@ def manage(kind: Kind, action: Action) -> Operation:
     return partial(_manage, kind, action)
 
 
-def post(connection: sqlite3.Connection, call: Call) -> Answer:
+def post(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Sum records of several streams, each named in its record; whole or not at all."""
     records = as_list(present(decoded_object(call.body), "records"), "records")
     if not records:
@@ -74,12 +74,12 @@ def post(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(200, {"records": len(records)})
 
 
-def stream_records(connection: sqlite3.Connection, call: Call) -> Answer:
+def stream_records(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """The stream's current records. 404 when there is no such stream."""
     return _records_of(connection, existing(connection, name_in(call)), call)
 
 
-def metric_records(connection: sqlite3.Connection, call: Call) -> Answer:
+def metric_records(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """The same, of a metric stream only."""
     stream = existing(connection, name_in(call))
     if stream.kind != "metric":
@@ -87,7 +87,7 @@ def metric_records(connection: sqlite3.Connection, call: Call) -> Answer:
     return _records_of(connection, stream, call)
 
 
-def _records_of(connection: sqlite3.Connection, stream: Stream, call: Call) -> Answer:
+def _records_of(connection: sqlite3.Connection, stream: Stream, call: ServiceCall) -> ServiceAnswer:
     table = RECORDS.of(stream.name)
     return list_answer(connection, table, call, only="stream_no = ? AND NOT deleted", params=(stream.stream_no,))
 
@@ -101,7 +101,7 @@ def _posted(value: object, index: int, now_ms: int) -> tuple[str, Kind, UnitReco
     return name, kind, located_record(rest, index, kind, "sum", now_ms)
 
 
-def _manage(kind: Kind, action: Action, connection: sqlite3.Connection, call: Call) -> Answer:
+def _manage(kind: Kind, action: Action, connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     name = name_in(call)
     records = unit_records(decoded_object(call.body), kind, action, call.now_ms)
     if action == "delete":

@@ -20,7 +20,7 @@ from gateway.common.contract.unit_cost import (
 )
 from gateway.common.lists.conventions import Filterable, ListShape, Sort
 from gateway.common.lists.table import ListTable, cut
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import Fields, as_list, choice, decoded_object
 from gateway.local_service.errors import Invalid, StreamBlocked
 from gateway.local_service.lists import list_answer
@@ -67,15 +67,15 @@ STREAMS: Final = ListTable(
 )
 
 
-def streams(connection: sqlite3.Connection, call: Call) -> Answer:
+def streams(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return list_answer(connection, STREAMS, call, only=_IN_USE)
 
 
-def read(connection: sqlite3.Connection, call: Call) -> Answer:
+def read(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     return json_answer(200, {"stream": existing(connection, name_in(call)).item()})
 
 
-def create(connection: sqlite3.Connection, call: Call) -> Answer:
+def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """Make the stream: 201, or 200 where it is there with this shape. 409 where its shape is
     another, or its name is blocked.
     """
@@ -88,7 +88,7 @@ def create(connection: sqlite3.Connection, call: Call) -> Answer:
     return json_answer(200, {"stream": stream.item()})
 
 
-def delete(connection: sqlite3.Connection, call: Call) -> Answer:
+def delete(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """204. A stream that holds records is deleted with them by `force=true`; 409 without it."""
     stream = existing(connection, name_in(call))
     if stream.records and not _is_forced(call):
@@ -96,10 +96,10 @@ def delete(connection: sqlite3.Connection, call: Call) -> Answer:
     connection.execute(
         "UPDATE unit_cost_streams SET deleted_at_ms = ? WHERE stream_no = ?", (call.now_ms, stream.stream_no)
     )
-    return Answer(204)
+    return ServiceAnswer(204)
 
 
-def name_in(call: Call) -> str:
+def name_in(call: ServiceCall) -> str:
     """The stream that the path names. Raises Invalid."""
     return checked_name(call.params["stream"])
 
@@ -163,7 +163,7 @@ def _dimensions(body: Fields) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_forced(call: Call) -> bool:
+def _is_forced(call: ServiceCall) -> bool:
     values = {value for name, value in call.query if name == FORCE}
     if not values <= {"true", "false"} or len(values) > 1:
         raise Invalid("invalid_force", f"{FORCE}: true or false is needed")

@@ -26,7 +26,7 @@ from gateway.common.http.http_connection import note_admitted
 from gateway.common.http.http_server import QuietRunner
 from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.local_service.call import Answer, Call, json_answer
+from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.errors import Invalid, ServiceError, TooLarge, TooSlow, Unauthorized
 from gateway.local_service.gzipped import NotGzip, TooLong, gunzip
 from gateway.local_service.misbehave import GOOD, Misbehave, plan
@@ -148,7 +148,7 @@ async def _handle_otlp(route: Route, signal: Taken, request: web.Request) -> web
     return response
 
 
-async def _served(route: Route, request: web.Request) -> Answer | None:
+async def _served(route: Route, request: web.Request) -> ServiceAnswer | None:
     """The answer; None where the connection is to be cut instead."""
     context = request.app[CONTEXT]
     planned = plan(context.misbehave, context.random) if route.misbehaves else GOOD
@@ -170,7 +170,7 @@ async def _served(route: Route, request: web.Request) -> Answer | None:
 async def _describe(request: web.Request) -> web.StreamResponse:
     """For every enabled key, whatever its scopes. Built at the first request, off the loop."""
     _authenticate(request.app[CONTEXT].keys, request)
-    return _response(Answer(200, await asyncio.to_thread(service_openapi)))
+    return _response(ServiceAnswer(200, await asyncio.to_thread(service_openapi)))
 
 
 def _authenticate(keys: KeyStore, request: web.Request) -> KeyRecord:
@@ -234,9 +234,9 @@ def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"The body is larger than {max_bytes} bytes")
 
 
-def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -> Call:
+def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -> ServiceCall:
     keys = (request.headers.get(name, "").strip() for name in REPEAT_KEY_HEADERS)
-    return Call(
+    return ServiceCall(
         method=request.method,
         path=request.path,
         params=request.match_info,
@@ -252,7 +252,7 @@ def _call(context: Context, key: KeyRecord, request: web.Request, body: bytes) -
     )
 
 
-def _response(answer: Answer, headers: dict[str, str] | None = None) -> web.Response:
+def _response(answer: ServiceAnswer, headers: dict[str, str] | None = None) -> web.Response:
     headers = dict(headers or {})
     if answer.retry_after_s is not None:
         headers["Retry-After"] = str(answer.retry_after_s)

@@ -56,7 +56,7 @@ class _Entry:
     key: str | None = None
 
 
-class Refused:
+class RefusedRequests:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._entries: dict[tuple[int, str, str], _Entry] = {}

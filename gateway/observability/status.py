@@ -50,7 +50,7 @@ class StatusReport:
     uncovered: Callable[[], Sequence[AiWithoutCalls]]
     key_names: Callable[[], Mapping[str, str]]
     refused: Callable[[], Sequence[RefusedStatus]]
-    """As `Refused.status`."""
+    """As `RefusedRequests.status`."""
     reader: Callable[[], ReaderStatus]
     upstream: Callable[[], UpstreamStatus]
     billing: Callable[[], BillingStatus | None]

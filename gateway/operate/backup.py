@@ -18,7 +18,7 @@ from gateway.common.contract.errors import Unauthenticated
 from gateway.common.contract.json_types import Time
 from gateway.common.storage.database import Database
 from gateway.operate.archive.staging import stage
-from gateway.operate.operation import Answer, Call, Operation
+from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
 from spool.store import Snapshots, Spool
 
@@ -87,7 +87,7 @@ class LiveBackup:
             return await self._spool.snapshot(others), self._now_ms()
 
 
-async def begin(backup: BackupSource, call: Call[Stage]) -> StagedBackup:
+async def begin(backup: BackupSource, call: OperationCall[Stage]) -> StagedBackup:
     work_dir = call.body.work_dir
     staged = await backup.stage(None if work_dir is None else Path(work_dir))
     if not call.is_admitted():
@@ -100,6 +100,6 @@ BEGIN: Final = Operation(
     method="POST", path="/v2/backup", id="beginBackup", tag="Spool",
     summary="Copy all databases, keys and secrets, as of one moment, into a private folder of this machine",
     text="`telemetry-gateway backup` makes one file of the folder and deletes it; it holds secrets.",
-    handler=begin, body=Stage, is_body_needed=False, answer=Answer("The copies are on disk.", StagedBackup),
+    handler=begin, body=Stage, is_body_needed=False, answer=OperationAnswer("The copies are on disk.", StagedBackup),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[BackupSource, Any], ...]] = (BEGIN,)

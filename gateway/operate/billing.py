@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gateway.common.body import Body
 from gateway.common.lists.conventions import envelope, read_request
-from gateway.operate.operation import Answer, Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.usage.billing.relay_tables import RELAYED, RelayedDrop
 from gateway.usage.billing.requests import BillingAnswer, BillingRequests, RelayRequests, SentBilling
 
@@ -30,30 +30,30 @@ class WaitingDrop(TypedDict):
     state: Literal["waiting"]
 
 
-async def show(billing: BillingRequests, call: Call[None]) -> BillingAnswer:
+async def show(billing: BillingRequests, call: OperationCall[None]) -> BillingAnswer:
     """The lane, and the days of a month."""
     return await billing.show(dict(call.query).get("month"))
 
 
-async def send(billing: BillingRequests, call: Call[SendBilling]) -> SentBilling:
+async def send(billing: BillingRequests, call: OperationCall[SendBilling]) -> SentBilling:
     """Ask for a month, or state what it would hold."""
     body = call.body
     work = billing.plan if body.dry_run else billing.send
     return await work(body.month, partly_known=body.partial)
 
 
-async def relayed(relay: RelayRequests, call: Call[None]) -> dict[str, Any]:
+async def relayed(relay: RelayRequests, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
     request = read_request(RELAYED.shape, call.query)
     return envelope(RELAYED.shape, request, await relay.page(request))
 
 
-async def retry(relay: RelayRequests, call: Call[None]) -> WaitingDrop:
+async def retry(relay: RelayRequests, call: OperationCall[None]) -> WaitingDrop:
     await relay.retry(call.path["drop_id"])
     return {"id": call.path["drop_id"], "state": "waiting"}
 
 
-async def remove(relay: RelayRequests, call: Call[None]) -> None:
+async def remove(relay: RelayRequests, call: OperationCall[None]) -> None:
     await relay.remove(call.path["drop_id"])
 
 
@@ -67,14 +67,14 @@ SHOW: Final = Operation(
     handler=show,
     query=({"name": "month", "in": "query", "description": "Of UTC; the current one without it.", "schema": _MONTH},),
     errors=(400, 404, 503),
-    answer=Answer("The lane and the days of the month that hold usage.", BillingAnswer),
+    answer=OperationAnswer("The lane and the days of the month that hold usage.", BillingAnswer),
 )  # fmt: skip
 SEND: Final = Operation(
     method="POST", path=f"{BILLING}/send", id="sendBilling", tag="Billing",
     summary="Drop every closed day of a month, also those dropped before",
     text="The lane sends them one after the other; `GET /v2/billing` states how far it is.",
     handler=send, body=SendBilling, errors=(404, 503),
-    answer=Answer("How many days are wanted; of a dry run, what they hold.", SentBilling),
+    answer=OperationAnswer("How many days are wanted; of a dry run, what they hold.", SentBilling),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[BillingRequests, Any], ...]] = (SHOW, SEND)
 
@@ -88,11 +88,11 @@ RELAYED_LIST: Final = Operation(
 RETRY: Final = Operation(
     method="POST", path=f"{RELAY}/{{drop_id}}/retry", id="retryRelayedDrop", tag="Billing",
     summary="Send a refused drop again, before those that came after it",
-    handler=retry, answer=Answer("It waits again.", WaitingDrop),
+    handler=retry, answer=OperationAnswer("It waits again.", WaitingDrop),
 )  # fmt: skip
 REMOVE: Final = Operation(
     method="DELETE", path=f"{RELAY}/{{drop_id}}", id="removeRelayedDrop", tag="Billing",
     summary="Give up a drop that waits or was refused",
-    handler=remove, answer=Answer("It is given up.", status=204),
+    handler=remove, answer=OperationAnswer("It is given up.", status=204),
 )  # fmt: skip
 RELAY_OPERATIONS: Final[tuple[Operation[RelayRequests, Any], ...]] = (RELAYED_LIST, RETRY, REMOVE)

@@ -7,7 +7,7 @@ The state is served to keys on the senders' port too (`gateway.serve.http.forwar
 from typing import Any, Final, TypedDict
 
 from gateway.common.lists.conventions import envelope, read_request
-from gateway.operate.operation import Answer, Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.usage.budgets.body import BudgetChange, NewBudget
 from gateway.usage.budgets.book import Budgets, Standing
 from gateway.usage.budgets.listing import (
@@ -34,29 +34,29 @@ class BudgetStateAnswer(TypedDict):
     state: BudgetState
 
 
-async def listed(budgets: Budgets, call: Call[None]) -> dict[str, Any]:
+async def listed(budgets: Budgets, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
     request = read_request(BUDGET_LIST, call.query)
     return envelope(BUDGET_LIST, request, budget_page(await budgets.standings(), request, clock_of(budgets)))
 
 
-async def create(budgets: Budgets, call: Call[NewBudget]) -> BudgetAnswer:
+async def create(budgets: Budgets, call: OperationCall[NewBudget]) -> BudgetAnswer:
     return await one(budgets, await budgets.create(call.body, by=call.by))
 
 
-async def show(budgets: Budgets, call: Call[None]) -> BudgetAnswer:
+async def show(budgets: Budgets, call: OperationCall[None]) -> BudgetAnswer:
     return await one(budgets, await budgets.standing(call.path["budget_id"]))
 
 
-async def change(budgets: Budgets, call: Call[BudgetChange]) -> BudgetAnswer:
+async def change(budgets: Budgets, call: OperationCall[BudgetChange]) -> BudgetAnswer:
     return await one(budgets, await budgets.change(call.path["budget_id"], call.body, by=call.by))
 
 
-async def delete(budgets: Budgets, call: Call[None]) -> None:
+async def delete(budgets: Budgets, call: OperationCall[None]) -> None:
     await budgets.delete(call.path["budget_id"])
 
 
-async def state(budgets: Budgets, call: Call[None]) -> BudgetStateAnswer:
+async def state(budgets: Budgets, call: OperationCall[None]) -> BudgetStateAnswer:
     """From memory: asked before every call of an AI gateway."""
     return {"state": state_item(await budgets.standing(call.path["budget_id"]), clock_of(budgets))}
 
@@ -86,27 +86,27 @@ LIST: Final = Operation(
 CREATE: Final = Operation(
     method="POST", path=BUDGETS, id="createBudget", summary="Make a budget", tag=_TAG,
     scope="budgets:create_budget", handler=create, body=NewBudget, errors=(409, 503),
-    answer=Answer("The budget is made, and compared with what is counted.", BudgetAnswer, 201),
+    answer=OperationAnswer("The budget is made, and compared with what is counted.", BudgetAnswer, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readBudget", summary="One budget with its latest alerts", tag=_TAG,
-    scope="budgets:read_budget", handler=show, answer=Answer("The budget.", BudgetAnswer),
+    scope="budgets:read_budget", handler=show, answer=OperationAnswer("The budget.", BudgetAnswer),
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeBudget", tag=_TAG, summary="Change some of its fields",
     text="A threshold that alerted in this period alerts again only if this change made it no longer crossed.",
     scope="budgets:update_budget", handler=change, body=BudgetChange, errors=(409, 503),
-    answer=Answer("The budget as it is now.", BudgetAnswer),
+    answer=OperationAnswer("The budget as it is now.", BudgetAnswer),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteBudget", tag=_TAG, summary="Delete it with its alerts",
-    scope="budgets:delete_budget", handler=delete, answer=Answer("The budget is gone.", status=204),
+    scope="budgets:delete_budget", handler=delete, answer=OperationAnswer("The budget is gone.", status=204),
 )  # fmt: skip
 STATE: Final = Operation(
     method="GET", path=_ONE + "/state", id="readBudgetState", tag=_TAG,
     summary="What is spent and left, and whether to stop",
     text="Answered from memory: for the hooks of AI gateways.",
-    scope="budgets:read_budget", handler=state, answer=Answer("The state.", BudgetStateAnswer),
+    scope="budgets:read_budget", handler=state, answer=OperationAnswer("The state.", BudgetStateAnswer),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Budgets, Any], ...]] = (LIST, CREATE, SHOW, CHANGE, DELETE, STATE)

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from gateway.access.operators import OPERATOR
-from gateway.operate.operation import AnyOperation, Call, Note, always
+from gateway.operate.operation import AnyOperation, Note, OperationCall, always
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ async def perform(
     return result
 
 
-def log_change(note: Note, call: Call[Any], result: Mapping[str, Any]) -> None:
+def log_change(note: Note, call: OperationCall[Any], result: Mapping[str, Any]) -> None:
     """The id and who asked; no name, which is free text of an operator."""
     changed = call.path.get("id") or result["id"]
     by = getattr(call.body, "by", None) or call.by

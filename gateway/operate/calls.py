@@ -18,7 +18,7 @@ from gateway.common.lists.conventions import (
 from gateway.observability.settled_calls import Found, Place, Search
 from gateway.observability.tap import FILTERS as TAP_FILTERS
 from gateway.observability.tap import Line, Outcome
-from gateway.operate.operation import Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationCall
 from gateway.pipeline.explain.outcomes import BECAUSE
 from spool.store import SettledReader
 
@@ -43,7 +43,7 @@ class SettledCall(Line):
     """The reason in words."""
 
 
-async def listed(spool: SettledReader, call: Call[None]) -> dict[str, Any]:
+async def listed(spool: SettledReader, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest, SpoolError."""
     request = read_request(CALL_LIST, call.query)
     return envelope(CALL_LIST, request, page_of(await search(spool, request)))

@@ -9,7 +9,7 @@ from gateway.common.contract.json_types import Count, Schema
 from gateway.common.contract.scopes import READ_COSTS_SCOPE, READ_DIMENSIONS_SCOPE
 from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.common.lists.memory import page_of
-from gateway.operate.operation import Answer, Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.operate.usage import ANSWER_KEYS, PARAMETERS, object_schema, show
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
@@ -38,13 +38,13 @@ class BillingDimension(TypedDict):
     """Some calls have no name of this dimension."""
 
 
-async def costs(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
+async def costs(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
     """As `GET /v2/usage`, the rows as `costs`. Raises BadListRequest, Overloaded."""
     found = await show(queries, call)
     return {ROOT if name == GROUPS.root else name: value for name, value in found.items()}
 
 
-async def dimensions(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
+async def dimensions(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
     """A page of the dimensions, each with its names. Raises BadListRequest, Overloaded."""
     request = read_request(DIMENSION_LIST, call.query)
     page = page_of(
@@ -79,7 +79,7 @@ LIST_COSTS: Final = Operation(
     summary="Calls, tokens and cost by dimensions, or by hour or day, for keys",
     text="As GET /v2/usage: billed calls by the start of the call, from the gateway's own sums.",
     scope=READ_COSTS_SCOPE, handler=costs, query=PARAMETERS, errors=(400, 503),
-    answer=Answer("A page, with the totals.", object_schema(_KEYS, _KEYS)),
+    answer=OperationAnswer("A page, with the totals.", object_schema(_KEYS, _KEYS)),
 )  # fmt: skip
 LIST_DIMENSIONS: Final = Operation(
     method="GET", path="/v2/billing/dimensions", id="listDimensions", tag=_TAG,

@@ -27,7 +27,7 @@ from gateway.common.lists.conventions import (
 )
 from gateway.common.lists.keyset import keyset_page
 from gateway.config.values import parse_duration_s
-from gateway.operate.operation import Answer, Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
 from spool.dead_letters import Chosen, DeadLetter, ReasonCount, SortKey
 from spool.dead_letters import Place as BesideLetter
@@ -177,7 +177,7 @@ class WouldResend(TypedDict):
 # ---- handlers
 
 
-async def listed(store: DeadLetterRequests, call: Call[None]) -> dict[str, Any]:
+async def listed(store: DeadLetterRequests, call: OperationCall[None]) -> dict[str, Any]:
     """The page of dead letters that the query asks for. Raises BadListRequest."""
     letters = store.letters
     shape = list_shape(await letters.letter_lanes(), await letters.reasons())
@@ -204,7 +204,7 @@ def _filtered(request: ListRequest, now_ms: int) -> Chosen:
     return Chosen(filters.get("lane", ()), filters.get("reason", ()), moment("since"), moment("until"))
 
 
-async def show(store: DeadLetterRequests, call: Call[None]) -> DeadLetterWithRecord:
+async def show(store: DeadLetterRequests, call: OperationCall[None]) -> DeadLetterWithRecord:
     text = call.path["id"]
     id_ = int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_ID_CHARS else 0
     found = await store.letters.find(Chosen(ids=(id_,)), most=1)
@@ -213,14 +213,14 @@ async def show(store: DeadLetterRequests, call: Call[None]) -> DeadLetterWithRec
     return {**item(found[0]), "record": record_of(found[0])}
 
 
-async def replay(store: DeadLetterRequests, call: Call[Choice]) -> Replayed:
+async def replay(store: DeadLetterRequests, call: OperationCall[Choice]) -> Replayed:
     chosen = call.body.chosen(store.now_ms())
     missing = await store.letters.missing(chosen.ids)
     requeued = await store.letters.replay_dead_letters(chosen, call.body.limit)
     return {"replayed": requeued.replayed, "skipped": requeued.skipped, "missing": missing}
 
 
-async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> Dropped:
+async def drop(store: DeadLetterRequests, call: OperationCall[DropChoice]) -> Dropped:
     chosen = call.body.chosen(store.now_ms())
     if chosen.is_all and not call.body.all:
         raise BadPayload(
@@ -230,7 +230,7 @@ async def drop(store: DeadLetterRequests, call: Call[DropChoice]) -> Dropped:
     return {"dropped": await store.letters.drop_dead_letters(chosen, call.body.limit), "missing": missing}
 
 
-async def resend(store: DeadLetterRequests, call: Call[Resend]) -> Resent | WouldResend:
+async def resend(store: DeadLetterRequests, call: OperationCall[Resend]) -> Resent | WouldResend:
     since_ms = moment_ms(call.body.since, store.now_ms())
     lanes = _tuple_of(call.body.lane) or (AI_TELEMETRY,)
     if call.body.dry_run:
@@ -318,24 +318,24 @@ SHOW: Final = Operation(
     method="GET", path=LETTERS + "/{id}", id="readDeadLetter", tag=_TAG,
     summary="One dead letter with its record, which holds no prompt",
     handler=show, parameters={"id": {"type": "integer", "minimum": 1}},
-    answer=Answer("The dead letter.", DeadLetterWithRecord),
+    answer=OperationAnswer("The dead letter.", DeadLetterWithRecord),
 )  # fmt: skip
 REPLAY: Final = Operation(
     method="POST", path=LETTERS + "/replay", id="replayDeadLetters", tag=_TAG,
     summary="Make dead letters pending again; without a choice, all of them",
     handler=replay, body=Choice, is_body_needed=False,
-    answer=Answer("They are pending.", Replayed),
+    answer=OperationAnswer("They are pending.", Replayed),
 )  # fmt: skip
 DROP: Final = Operation(
     method="POST", path=LETTERS + "/drop", id="dropDeadLetters", tag=_TAG,
     summary="Delete dead letters for good; they stay counted",
-    handler=drop, body=DropChoice, answer=Answer("They are deleted.", Dropped),
+    handler=drop, body=DropChoice, answer=OperationAnswer("They are deleted.", Dropped),
 )  # fmt: skip
 RESEND: Final = Operation(
     method="POST", path=RESEND_PATH, id="replayDelivered", tag=_TAG,
     summary="Send delivered records once more, as far as they are still on disk",
     handler=resend, body=Resend,
-    answer=Answer("They are to be sent; of a dry run, how many would be.", Resent | WouldResend),
+    answer=OperationAnswer("They are to be sent; of a dry run, how many would be.", Resent | WouldResend),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[DeadLetterRequests, Any], ...]] = (LIST, SHOW, REPLAY, DROP, RESEND)

@@ -19,7 +19,7 @@ from gateway.fleet.devices import rows
 from gateway.fleet.devices.clocks import Now
 from gateway.fleet.devices.rows import Device
 from gateway.fleet.devices.states import ENROLS, STATES, State
-from gateway.operate.operation import Answer, Call, Listed, Note, Operation
+from gateway.operate.operation import Listed, Note, Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
 
 T = TypeVar("T")
@@ -129,35 +129,35 @@ class Pinged(TypedDict):
 # ---- handlers
 
 
-async def listed(devices: Devices, call: Call[None]) -> dict[str, Any]:
+async def listed(devices: Devices, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
     request = read_request(DEVICE_LIST, call.query)
     return envelope(DEVICE_LIST, request, await devices.read(partial(_page, request, devices.now().ahead_ms)))
 
 
-async def show(devices: Devices, call: Call[None]) -> ShownDevice:
+async def show(devices: Devices, call: OperationCall[None]) -> ShownDevice:
     return await devices.read(partial(_shown, call.path["id"], devices.now().ahead_ms))
 
 
-async def enroll_all(devices: Devices, call: Call[EnrollAll]) -> Enrolling:
+async def enroll_all(devices: Devices, call: OperationCall[EnrollAll]) -> Enrolling:
     return {"enrolling": await devices.change(partial(_enroll_all, devices.now().ms))}
 
 
-async def forget(devices: Devices, call: Call[Any]) -> DeviceJson:
+async def forget(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
     return item(await devices.change(partial(_forget, call.path["id"])), devices.now().ahead_ms)
 
 
-async def ping(devices: Devices, call: Call[AnyFields]) -> dict[str, Any]:
+async def ping(devices: Devices, call: OperationCall[AnyFields]) -> dict[str, Any]:
     """Raises NoAnswer."""
     return await devices.ask_service(await devices.read(partial(_found, call.path["id"])))
 
 
 def changed_by(
     change: Callable[[str, int, sqlite3.Connection], Device],
-) -> Callable[[Devices, Call[Any]], Awaitable[DeviceJson]]:
+) -> Callable[[Devices, OperationCall[Any]], Awaitable[DeviceJson]]:
     """A handler that makes *change* of the device in the path and answers the device."""
 
-    async def handle(devices: Devices, call: Call[Any]) -> DeviceJson:
+    async def handle(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
         now_ms, ahead_ms = devices.now()
         return item(await devices.change(partial(change, call.path["id"], now_ms)), ahead_ms)
 
@@ -294,7 +294,7 @@ DEVICES_PATH: Final = "/v2/devices"
 
 _TAG: Final = "Known devices"
 _ONE: Final = DEVICES_PATH + "/{id}"
-_AS_IT_IS_NOW: Final = Answer("The device as it is now.", DeviceJson)
+_AS_IT_IS_NOW: Final = OperationAnswer("The device as it is now.", DeviceJson)
 
 
 def _noted(what: str) -> Note:
@@ -308,21 +308,21 @@ LIST: Final = Operation(
 ENROLL_ALL: Final = Operation(
     method="POST", path=DEVICES_PATH + "/enroll", id="enrollAllDevices", tag=_TAG,
     summary="Enrol every device again, for an upstream that lost them all",
-    handler=enroll_all, body=EnrollAll, answer=Answer("They are enrolled one after the other.", Enrolling),
+    handler=enroll_all, body=EnrollAll, answer=OperationAnswer("They are enrolled one after the other.", Enrolling),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readDevice", tag=_TAG,
     summary="One device, with what it reported of itself and its pending enrolment",
-    handler=show, answer=Answer("The device as it is now.", ShownDevice),
+    handler=show, answer=OperationAnswer("The device as it is now.", ShownDevice),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteDevice", summary="Forget it; at its next contact it is new", tag=_TAG,
-    handler=forget, note=_noted("forget"), answer=Answer("The device as it was.", DeviceJson),
+    handler=forget, note=_noted("forget"), answer=OperationAnswer("The device as it was.", DeviceJson),
 )  # fmt: skip
 FORGET: Final = Operation(
     method="POST", path=_ONE + "/forget", id="forgetDevice", summary="The same as to delete it", tag=_TAG,
     handler=forget, body=DeviceChange, is_body_needed=False, note=_noted("forget"),
-    answer=Answer("The device as it was.", DeviceJson),
+    answer=OperationAnswer("The device as it was.", DeviceJson),
 )  # fmt: skip
 BLOCK: Final = Operation(
     method="POST", path=_ONE + "/block", id="blockDevice", tag=_TAG,
@@ -341,7 +341,7 @@ ENROLL: Final = Operation(
 PING: Final = Operation(
     method="POST", path=_ONE + "/ping", id="pingDeviceUpstream", tag=_TAG,
     summary="Ask the upstream whether it knows the device",
-    handler=ping, body=AnyFields, is_body_needed=False, answer=Answer("The upstream's answer.", Pinged),
+    handler=ping, body=AnyFields, is_body_needed=False, answer=OperationAnswer("The upstream's answer.", Pinged),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Devices, Any], ...]] = (

@@ -18,7 +18,7 @@ from gateway.access.store import Created, KeyStore
 from gateway.common.contract.json_types import Schema, Time
 from gateway.common.contract.scopes import granted
 from gateway.common.plural import plural
-from gateway.operate.operation import Answer, Call, Listed, Note, Operation
+from gateway.operate.operation import Listed, Note, Operation, OperationAnswer, OperationCall
 from gateway.operate.role import Role
 from spool.clock import rfc3339_ms
 
@@ -95,12 +95,12 @@ class KeyRequests(NamedTuple):
 KeyOperation = Operation[KeyRequests, Any]
 
 
-async def listed(store: KeyRequests, call: Call[None]) -> dict[str, Any]:
+async def listed(store: KeyRequests, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
     return key_page(await store.keys.list(), call.query)
 
 
-async def create(store: KeyRequests, call: Call[NewKey]) -> CreatedKey | ShownKey:
+async def create(store: KeyRequests, call: OperationCall[NewKey]) -> CreatedKey | ShownKey:
     """The key with its secret, unless the request brought one along.
 
     Raises SendersWouldBeRefused.
@@ -120,34 +120,34 @@ async def create(store: KeyRequests, call: Call[NewKey]) -> CreatedKey | ShownKe
     return {**shown(created.key), "secret": created.secret.reveal()}
 
 
-async def show(store: KeyRequests, call: Call[None]) -> ShownKey:
+async def show(store: KeyRequests, call: OperationCall[None]) -> ShownKey:
     return shown(await store.keys.show(id_of(call)))
 
 
-async def edit(store: KeyRequests, call: Call[KeyChange]) -> ShownKey:
+async def edit(store: KeyRequests, call: OperationCall[KeyChange]) -> ShownKey:
     return shown(await store.keys.revise(id_of(call), call.body.apply, by=person_of(store, call)))
 
 
-async def disable(store: KeyRequests, call: Call[By]) -> ShownKey:
+async def disable(store: KeyRequests, call: OperationCall[By]) -> ShownKey:
     return shown(await store.keys.disable(id_of(call), by=person_of(store, call)))
 
 
-async def enable(store: KeyRequests, call: Call[By]) -> ShownKey:
+async def enable(store: KeyRequests, call: OperationCall[By]) -> ShownKey:
     return shown(await store.keys.enable(id_of(call), by=person_of(store, call)))
 
 
-async def delete(store: KeyRequests, call: Call[KeyDeletion]) -> DeletedKey:
+async def delete(store: KeyRequests, call: OperationCall[KeyDeletion]) -> DeletedKey:
     person_of(store, call)
     await store.keys.delete(id_of(call), typed_name=call.body.name)
     return {"deleted": call.path["id"]}
 
 
-def person_of(store: KeyRequests, call: Call[Any]) -> str:
+def person_of(store: KeyRequests, call: OperationCall[Any]) -> str:
     """Whose change it is. Raises InvalidKey."""
     return store.operators.person(call.body.by, call.by)
 
 
-def id_of(call: Call[Any]) -> KeyId:
+def id_of(call: OperationCall[Any]) -> KeyId:
     return KeyId(call.path["id"])
 
 
@@ -174,7 +174,7 @@ SERVICE_KEYS: Final = "/v2/service/keys"
 
 _TAG: Final = "Keys"
 _ONE: Final = KEYS + "/{id}"
-_AS_IT_IS_NOW: Final = Answer("The key as it is now.", ShownKey)
+_AS_IT_IS_NOW: Final = OperationAnswer("The key as it is now.", ShownKey)
 
 
 def _noted(what: str) -> Note:
@@ -188,7 +188,7 @@ LIST: Final = Operation(
 CREATE: Final = Operation(
     method="POST", path=KEYS, id="createKey", summary="Make a key; the first one ends open intake", tag=_TAG,
     handler=create, body=NewKey, note=_noted("create"), errors=(409, 503), conflict="KeyConflict",
-    answer=Answer("The key is made, and its secret is shown, once.", CreatedKey, 201),
+    answer=OperationAnswer("The key is made, and its secret is shown, once.", CreatedKey, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readKey", least_role=Role.OPERATOR, summary="One key, with every scope that it grants now", tag=_TAG,
@@ -201,7 +201,7 @@ EDIT: Final = Operation(
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteKey", summary="Remove it for good; access is revoked at once", tag=_TAG,
-    handler=delete, body=KeyDeletion, note=_noted("delete"), answer=Answer("The key is gone.", DeletedKey),
+    handler=delete, body=KeyDeletion, note=_noted("delete"), answer=OperationAnswer("The key is gone.", DeletedKey),
 )  # fmt: skip
 DISABLE: Final = Operation(
     method="POST", path=_ONE + "/disable", id="disableKey", tag=_TAG, summary="Refuse it from the next request on",

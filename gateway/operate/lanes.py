@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol, TypedDict
 
 from gateway.common.contract.errors import LaneNotHeld
 from gateway.common.contract.json_types import Count
-from gateway.operate.operation import Answer, Call, Operation
+from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from spool.record import Lane
 
 
@@ -23,7 +23,7 @@ class Lanes(Protocol):
         """
 
 
-async def set_aside(lanes: Lanes, call: Call[None]) -> LaneGoesOn:
+async def set_aside(lanes: Lanes, call: OperationCall[None]) -> LaneGoesOn:
     lane = call.path["lane"]
     waiting = lanes.set_aside(lane)
     if waiting is None:
@@ -35,6 +35,6 @@ SET_ASIDE: Final = Operation(
     method="POST", path="/v2/lanes/{lane}/set-aside", id="setAsideInLane", tag="Dead letters",
     summary="Let a held lane go on: of the records that wait, those that its upstream refuses become dead letters",
     text="Records whose answers are not understood become dead letters as far as they hold the lane now.",
-    handler=set_aside, answer=Answer("The lane goes on.", LaneGoesOn), errors=(409, 503),
+    handler=set_aside, answer=OperationAnswer("The lane goes on.", LaneGoesOn), errors=(409, 503),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[Lanes, Any], ...]] = (SET_ASIDE,)

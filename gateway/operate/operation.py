@@ -33,7 +33,7 @@ def always() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[B]):
+class OperationCall(Generic[B]):
     """One request to an operation."""
 
     body: B
@@ -46,7 +46,7 @@ class Call(Generic[B]):
     """Whether the credential still admits: for what takes long, before its effect."""
 
 
-class Answer(NamedTuple):
+class OperationAnswer(NamedTuple):
     """The success of an operation, as it is described."""
 
     text: str
@@ -90,11 +90,11 @@ class Operation(Generic[S, B]):
     least_role: Role | None = None
     """Below it a credential is refused; None: a viewer reads, an operator changes."""
 
-    handler: Callable[[S, Call[B]], Awaitable[Mapping[str, Any] | None]]
+    handler: Callable[[S, OperationCall[B]], Awaitable[Mapping[str, Any] | None]]
     """Returns the answer's JSON object; None for an answer without a body."""
     body: type[B] | None = None
     is_body_needed: bool = True
-    answer: Answer | Listed
+    answer: OperationAnswer | Listed
     errors: tuple[int, ...] = (503,)
     """Statuses of errors beside those that follow from the rest of the row."""
     conflict: str | None = None
@@ -118,7 +118,7 @@ class Operation(Generic[S, B]):
 
     @property
     def status(self) -> int:
-        return self.answer.status if isinstance(self.answer, Answer) else 200
+        return self.answer.status if isinstance(self.answer, OperationAnswer) else 200
 
     def url(self, path: Mapping[str, str]) -> str:
         """The path with its parameters written in."""
@@ -132,14 +132,14 @@ class Operation(Generic[S, B]):
         fields: Mapping[str, Any] | None = None,
         by: str = OPERATOR,
         is_admitted: Callable[[], bool] = always,
-    ) -> Call[B]:
+    ) -> OperationCall[B]:
         """A request with its body checked.
 
         Raises what the body's model raises: BadPayload, InvalidKey, ...
         """
         model = cast("type[Body] | None", self.body)
         body = cast("B", None if model is None else model.checked(fields or {}))
-        return Call(body, path or {}, query, by, is_admitted)
+        return OperationCall(body, path or {}, query, by, is_admitted)
 
 
 AnyOperation = Operation[Any, Any]

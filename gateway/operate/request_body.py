@@ -13,7 +13,7 @@ from multidict import MultiDict
 
 from gateway.common.contract.errors import BadPayload, TooLarge
 from gateway.read.loose_json import place_of
-from gateway.serve.body import Budget, Hold, Limits, read_body
+from gateway.serve.body import BodyLimits, Budget, Hold, read_body
 from gateway.serve.content_encoding import decoder_for
 
 MAX_BODY_BYTES: Final = 256 * 1024
@@ -56,7 +56,7 @@ class BodyReader:
             hold.release()
 
     async def _read(self, request: web.Request, hold: Hold) -> bytes:
-        limits = Limits(MAX_BODY_BYTES, MAX_BODY_BYTES, body_timeout_s=self._timeout_s())
+        limits = BodyLimits(MAX_BODY_BYTES, MAX_BODY_BYTES, body_timeout_s=self._timeout_s())
         decode = decoder_for(request.headers.get("Content-Encoding", "")) if request.body_exists else None
         try:
             return await read_body(request, decode, limits, hold)

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 
 from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.listing import SENDER_LIST, SenderActivity, sender_page
-from gateway.operate.operation import Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationCall
 
 
 class SenderSource(Protocol):
@@ -15,7 +15,7 @@ class SenderSource(Protocol):
     now_ms: Callable[[], int]
 
 
-async def listed(senders: SenderSource, call: Call[None]) -> Mapping[str, Any]:
+async def listed(senders: SenderSource, call: OperationCall[None]) -> Mapping[str, Any]:
     """Raises BadListRequest."""
     return sender_page(senders.known, senders.now_ms(), call.query)
 

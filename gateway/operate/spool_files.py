@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from gateway.common.body import Body
 from gateway.common.contract.json_types import Count
 from gateway.observability.metrics import Status
-from gateway.operate.operation import Answer, Call, Operation
+from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from spool.status import Verified
 
 
@@ -60,7 +60,7 @@ StatusSource = Callable[[], Mapping[str, Any]]
 """Reports the counts of a running gateway, or those in the files of a stopped one."""
 
 
-async def verify(spool: SpoolFiles, call: Call[None]) -> VerifiedSpool:
+async def verify(spool: SpoolFiles, call: OperationCall[None]) -> VerifiedSpool:
     verified = await spool.verify()
     return {
         "ok": not verified.findings,
@@ -70,37 +70,37 @@ async def verify(spool: SpoolFiles, call: Call[None]) -> VerifiedSpool:
     }
 
 
-async def back_up(spool: SpoolFiles, call: Call[Backup]) -> SpoolCopy:
+async def back_up(spool: SpoolFiles, call: OperationCall[Backup]) -> SpoolCopy:
     return {"file": call.body.file, "bytes": await spool.back_up(Path(call.body.file))}
 
 
-async def acknowledge(spool: SpoolFiles, call: Call[None]) -> AcknowledgedLosses:
+async def acknowledge(spool: SpoolFiles, call: OperationCall[None]) -> AcknowledgedLosses:
     return {"acknowledged": await spool.acknowledge()}
 
 
-async def show_status(source: StatusSource, call: Call[None]) -> Mapping[str, Any]:
+async def show_status(source: StatusSource, call: OperationCall[None]) -> Mapping[str, Any]:
     return source()
 
 
 VERIFY: Final = Operation(
     method="POST", path="/v2/spool/verify", id="verifySpool", tag="Spool",
     summary="Read all of the spool and report what is wrong; a large one takes minutes",
-    handler=verify, answer=Answer("The spool was read.", VerifiedSpool),
+    handler=verify, answer=OperationAnswer("The spool was read.", VerifiedSpool),
 )  # fmt: skip
 BACK_UP: Final = Operation(
     method="POST", path="/v2/spool/backup", id="backUpSpool", tag="Spool",
     summary="Write a copy of the spool while it runs",
-    handler=back_up, body=Backup, answer=Answer("The copy is on disk.", SpoolCopy),
+    handler=back_up, body=Backup, answer=OperationAnswer("The copy is on disk.", SpoolCopy),
 )  # fmt: skip
 ACKNOWLEDGE: Final = Operation(
     method="POST", path="/v2/spool/acknowledge", id="acknowledgeSpoolLosses", tag="Spool",
     summary="Confirm that an operator has seen what the spool lost: the gateway is no longer degraded by it",
-    handler=acknowledge, answer=Answer("They are acknowledged.", AcknowledgedLosses),
+    handler=acknowledge, answer=OperationAnswer("They are acknowledged.", AcknowledgedLosses),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[SpoolFiles, Any], ...]] = (VERIFY, BACK_UP, ACKNOWLEDGE)
 
 STATUS: Final = Operation(
     method="GET", path="/v2/status", id="status", tag="Health", open="loopback",
     summary="The outcome of every item, and the state of each lane",
-    handler=show_status, errors=(), answer=Answer("As of now.", Status),
+    handler=show_status, errors=(), answer=OperationAnswer("As of now.", Status),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.common.lists.openapi.lists import list_answer, list_parameters
-from gateway.operate.operation import Answer, Call, Json, Operation
+from gateway.operate.operation import Json, Operation, OperationAnswer, OperationCall
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
@@ -24,7 +24,7 @@ from gateway.usage.sums.tally import HOUR_MS, INPUT
 from gateway.usage.sums.timespan import TimeRange
 
 
-async def show(queries: UsageQueries, call: Call[None]) -> dict[str, Any]:
+async def show(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
     """A page of groups, or of hours or days; with totals and the time of the sums. Raises
     BadListRequest, Overloaded.
     """
@@ -131,6 +131,6 @@ SHOW: Final = Operation(
     method="GET", path=USAGE, id="showUsage", tag="Usage",
     summary="Calls, tokens and cost by dimensions, or by hour or day",
     text="Billed calls by the start of the call, from the gateway's own sums.",
-    handler=show, query=PARAMETERS, errors=(400, 503), answer=Answer("A page, with the totals.", _ANSWER),
+    handler=show, query=PARAMETERS, errors=(400, 503), answer=OperationAnswer("A page, with the totals.", _ANSWER),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (SHOW,)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gateway.common.body import Body
 from gateway.common.contract.json_types import Count
-from gateway.operate.operation import Answer, Call, Operation
+from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from gateway.usage.sums.forgetting import UserForgetter
 
 BEYOND: Final = (
@@ -44,7 +44,7 @@ class ForgottenUser(TypedDict):
     beyond_reach: list[str]
 
 
-async def forget(users: UserForgetter, call: Call[ForgetUser]) -> ForgottenUser:
+async def forget(users: UserForgetter, call: OperationCall[ForgetUser]) -> ForgottenUser:
     """What named the user, and what is beyond reach."""
     removed = await users.forget(call.body.user, dry_run=call.body.dry_run)
     return {
@@ -64,6 +64,6 @@ FORGET: Final = Operation(
     summary="Remove a user from sums and records; totals stay as they are",
     text="`waiting` records settle or are in a batch that is being sent, whose bytes never change: ask again later.",
     handler=forget, body=ForgetUser,
-    answer=Answer("What named the user.", ForgottenUser),
+    answer=OperationAnswer("What named the user.", ForgottenUser),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UserForgetter, Any], ...]] = (FORGET,)

@@ -7,7 +7,7 @@ from typing import Any, Final, TypedDict
 from urllib.parse import urlencode
 
 from gateway.common.lists.conventions import envelope, read_request
-from gateway.operate.operation import Answer, Call, Listed, Operation
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.operate.usage import USAGE
 from gateway.usage.views.body import NewView, ViewChange
 from gateway.usage.views.store import VIEW_LIST, Views
@@ -18,25 +18,25 @@ class ViewAnswer(TypedDict):
     view: ViewDetail
 
 
-async def listed(views: Views, call: Call[None]) -> dict[str, Any]:
+async def listed(views: Views, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
     request = read_request(VIEW_LIST, call.query)
     return envelope(VIEW_LIST, request, await views.page(request))
 
 
-async def create(views: Views, call: Call[NewView]) -> ViewAnswer:
+async def create(views: Views, call: OperationCall[NewView]) -> ViewAnswer:
     return one(views, await views.create(call.body, by=call.by))
 
 
-async def show(views: Views, call: Call[None]) -> ViewAnswer:
+async def show(views: Views, call: OperationCall[None]) -> ViewAnswer:
     return one(views, await views.read(call.path["view_id"]))
 
 
-async def change(views: Views, call: Call[ViewChange]) -> ViewAnswer:
+async def change(views: Views, call: OperationCall[ViewChange]) -> ViewAnswer:
     return one(views, await views.change(call.path["view_id"], call.body, by=call.by))
 
 
-async def delete(views: Views, call: Call[None]) -> None:
+async def delete(views: Views, call: OperationCall[None]) -> None:
     await views.delete(call.path["view_id"])
 
 
@@ -60,20 +60,20 @@ LIST: Final = Operation(
 CREATE: Final = Operation(
     method="POST", path=VIEWS, id="createView", summary="Make a view", tag=_TAG,
     scope="views:create_view", handler=create, body=NewView, errors=(409, 503),
-    answer=Answer("The view is made.", ViewAnswer, 201),
+    answer=OperationAnswer("The view is made.", ViewAnswer, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readView", summary="One view, with the question about usage that it asks now", tag=_TAG,
-    scope="views:read_view", handler=show, answer=Answer("The view.", ViewAnswer),
+    scope="views:read_view", handler=show, answer=OperationAnswer("The view.", ViewAnswer),
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeView", summary="Change some of its fields", tag=_TAG,
     scope="views:update_view", handler=change, body=ViewChange, errors=(409, 503),
-    answer=Answer("The view as it is now.", ViewAnswer),
+    answer=OperationAnswer("The view as it is now.", ViewAnswer),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteView", summary="Delete it", tag=_TAG,
-    scope="views:delete_view", handler=delete, answer=Answer("The view is gone.", status=204),
+    scope="views:delete_view", handler=delete, answer=OperationAnswer("The view is gone.", status=204),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Views, Any], ...]] = (LIST, CREATE, SHOW, CHANGE, DELETE)

@@ -24,7 +24,7 @@ from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
 from gateway.counting.metrics.new_series import NewSeries
 from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
-from gateway.counting.metrics.series import Delta, Report, State, advance
+from gateway.counting.metrics.series import Delta, PointReport, State, advance
 from gateway.counting.metrics.sources import (
     CALLS,
     CALLS_REPORTED,
@@ -264,7 +264,7 @@ class MetricsPipeline:
         for point in payload.measured.points:
             before = changed.get(point.key) or known.get(point.key)
             measurements = -1 if point.measurements is None else point.measurements
-            report = Report(point.is_delta, point.start_ns, point.time_ns, point.value, measurements)
+            report = PointReport(point.is_delta, point.start_ns, point.time_ns, point.value, measurements)
             step, after = advance(before, report, now_ms)
             steps.append(step)
             if step.is_new or now_ms - after.seen_ms > self.settings.max_age_ms // 8:

@@ -44,7 +44,7 @@ from gateway.common.storage.errors import DatabaseUnavailable
 from spool.errors import NoSuchLane, SpoolError, SpoolFull
 
 
-class Answer(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """How an error is reported: HTTP status, gRPC code (google.rpc.Code), seconds for Retry-After,
     and whether its text is shown.
     """
@@ -58,42 +58,42 @@ class Answer(NamedTuple):
     """What an answer in JSON states beside the error."""
 
 
-ANSWERS: dict[type[BaseException], Answer] = {
-    BadPayload: Answer(400, 3),
-    BadListRequest: Answer(400, 3),
-    StreamMismatch: Answer(422, 3),
-    StreamUnknown: Answer(404, 5),
-    StreamInUse: Answer(409, 9),
-    NoSuchLane: Answer(400, 3),
-    InvalidKey: Answer(400, 3),
-    NotConfirmed: Answer(400, 3),
-    NoSuchKey: Answer(404, 5),
-    NameTaken: Answer(409, 6),
-    LegacyKeyExists: Answer(409, 6),
-    OpenIntakeInUse: Answer(409, 9),
-    Unauthenticated: Answer(401, 16),
-    Forbidden: Answer(403, 7),
-    NotFound: Answer(404, 5),
-    DeviceUnknown: Answer(404, 5),
-    EnrolmentRefused: Answer(422, 9),
-    NameInUse: Answer(409, 6),
-    ConnectionInUse: Answer(409, 9),
-    LaneNotHeld: Answer(409, 9),
-    TooManyKept: Answer(409, 9),
-    MethodNotAllowed: Answer(405, 12),
-    TooLarge: Answer(413, 8),
-    UnsupportedMedia: Answer(415, 3),
-    OverQuota: Answer(429, 8),
-    TooManyDevices: Answer(429, 8, retry_after_s=60),
-    Overloaded: Answer(503, 14, retry_after_s=1),
-    NoAnswer: Answer(503, 14),
-    SpoolFull: Answer(503, 14, retry_after_s=30),
-    SpoolError: Answer(503, 14, retry_after_s=5),
-    DatabaseUnavailable: Answer(503, 14, retry_after_s=5),
+ANSWERS: dict[type[BaseException], ErrorAnswer] = {
+    BadPayload: ErrorAnswer(400, 3),
+    BadListRequest: ErrorAnswer(400, 3),
+    StreamMismatch: ErrorAnswer(422, 3),
+    StreamUnknown: ErrorAnswer(404, 5),
+    StreamInUse: ErrorAnswer(409, 9),
+    NoSuchLane: ErrorAnswer(400, 3),
+    InvalidKey: ErrorAnswer(400, 3),
+    NotConfirmed: ErrorAnswer(400, 3),
+    NoSuchKey: ErrorAnswer(404, 5),
+    NameTaken: ErrorAnswer(409, 6),
+    LegacyKeyExists: ErrorAnswer(409, 6),
+    OpenIntakeInUse: ErrorAnswer(409, 9),
+    Unauthenticated: ErrorAnswer(401, 16),
+    Forbidden: ErrorAnswer(403, 7),
+    NotFound: ErrorAnswer(404, 5),
+    DeviceUnknown: ErrorAnswer(404, 5),
+    EnrolmentRefused: ErrorAnswer(422, 9),
+    NameInUse: ErrorAnswer(409, 6),
+    ConnectionInUse: ErrorAnswer(409, 9),
+    LaneNotHeld: ErrorAnswer(409, 9),
+    TooManyKept: ErrorAnswer(409, 9),
+    MethodNotAllowed: ErrorAnswer(405, 12),
+    TooLarge: ErrorAnswer(413, 8),
+    UnsupportedMedia: ErrorAnswer(415, 3),
+    OverQuota: ErrorAnswer(429, 8),
+    TooManyDevices: ErrorAnswer(429, 8, retry_after_s=60),
+    Overloaded: ErrorAnswer(503, 14, retry_after_s=1),
+    NoAnswer: ErrorAnswer(503, 14),
+    SpoolFull: ErrorAnswer(503, 14, retry_after_s=30),
+    SpoolError: ErrorAnswer(503, 14, retry_after_s=5),
+    DatabaseUnavailable: ErrorAnswer(503, 14, retry_after_s=5),
 }
 
 
-UNFORESEEN = Answer(503, 14, retry_after_s=5, show_text=False)
+UNFORESEEN = ErrorAnswer(503, 14, retry_after_s=5, show_text=False)
 """What we did not think of is counted apart and stated as retryable, so that our bug loses nothing.
 """
 
@@ -104,7 +104,7 @@ TO_COME_AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAV
 charged for the one that is kept."""
 
 
-def answer_for(error: BaseException) -> Answer:
+def answer_for(error: BaseException) -> ErrorAnswer:
     """The answer of the error's class or of its nearest base in the table; when to come again as
     the error knows, if it does.
     """

@@ -20,7 +20,7 @@ from gateway.observability.telemetry.tracer import Tracer
 from gateway.products.catalogue import SOURCES
 from gateway.serve.admission import Admission, no_subject
 from gateway.serve.authenticator import Authenticator, IntakeGate, KeyAuthenticator, Keys, OpenIntakeAuthenticator
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.forwarded import forwarded_routes
 from gateway.serve.http.sources import SourceAccess, source_routes
@@ -101,11 +101,11 @@ def certificate_subject(request: web.BaseRequest) -> str | None:
     return None if transport is None else subject_of(transport.get_extra_info("peercert"))
 
 
-def open_routes(config: Config, intake: Intake, further: Sequence[Route] = ()) -> tuple[RouteTable, Limits, Cors]:
+def open_routes(config: Config, intake: Intake, further: Sequence[Route] = ()) -> tuple[RouteTable, BodyLimits, Cors]:
     """What a reload may change, for `Receiver.use`. Raises KeyFault for a secret that cannot be
     read.
     """
-    limits = Limits(
+    limits = BodyLimits(
         max_body_bytes=config.limits.max_body_bytes,
         max_decompressed_bytes=config.limits.max_decompressed_bytes,
         max_in_flight_bytes=config.limits.max_in_flight_bytes,

@@ -36,7 +36,7 @@ ROUNDS_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BodyLimits:
     max_body_bytes: int = 64 * MIB
     """On the wire."""
     max_decompressed_bytes: int = 64 * MIB
@@ -209,7 +209,7 @@ class Hold:
         return self._budget.rounds
 
 
-async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> bytes:
+async def read_body(request: web.BaseRequest, decode: Decode | None, limits: BodyLimits, hold: Hold) -> bytes:
     """The whole body, plain.
 
     Raises TooLarge, BadPayload, Overloaded; ConnectionError when the sender went away.
@@ -225,7 +225,7 @@ async def read_body(request: web.BaseRequest, decode: Decode | None, limits: Lim
     return plain
 
 
-def body_at_hand(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
+def body_at_hand(request: web.BaseRequest, limits: BodyLimits, hold: Hold) -> bytes:
     """The body, as it was sent: a small one comes in one read with its headers. Raises TooLarge,
     Overloaded.
     """
@@ -236,7 +236,7 @@ def body_at_hand(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
     return raw
 
 
-async def arriving_body(request: web.BaseRequest, limits: Limits, hold: Hold) -> bytes:
+async def arriving_body(request: web.BaseRequest, limits: BodyLimits, hold: Hold) -> bytes:
     """Read until the body ends; a length announced above the limit is
     refused before a byte is read.
     """
@@ -264,7 +264,7 @@ def too_large(what: str, limit_bytes: int, option: str) -> TooLarge:
     return TooLarge(f"{what} is larger than limits.{option} allows, {limit_bytes} bytes")
 
 
-async def decompressed(raw: bytes, decode: Decode, limits: Limits, hold: Hold) -> bytes:
+async def decompressed(raw: bytes, decode: Decode, limits: BodyLimits, hold: Hold) -> bytes:
     """Decompress in rounds, so that a bomb is refused at most one block after the limit, and a
     large body blocks no one.
     """

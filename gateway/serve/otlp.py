@@ -15,7 +15,7 @@ from gateway.common.contract.errors import BadPayload, UnsupportedMedia
 from gateway.common.contract.intake import Intake, Receipt, Sender, TakenTogether
 from gateway.common.contract.otlp import CONTENT_TYPES, Media, Signal, media_of, rejection_message
 from gateway.common.contract.scopes import INGEST_SCOPE
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Headers
 from gateway.serve.ready_response import SERVER, Ready
 from gateway.serve.responses import EMPTY_MESSAGE, partial_success, rpc_status
@@ -53,7 +53,7 @@ class OtlpManner:
         body = partial_success(encoding, self._signal, len(receipt.rejected), message)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPES[encoding], "Server": SERVER})
 
-    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: ErrorAnswer, message: str, kind: str) -> web.Response:
         media = media_of(headers.get("Content-Type", "")) or "json"
         sent = {"Content-Type": CONTENT_TYPES[media], "Server": SERVER}
         return web.Response(status=answer.status, body=rpc_status(media, answer.code, message), headers=sent)

@@ -12,7 +12,7 @@ from gateway.common.contract.intake import Receipt, Sender
 from gateway.common.traceback_summary import places
 from gateway.fleet.senders.activity import Senders, format_of
 from gateway.observability.metrics import WebFigures
-from gateway.observability.refusals import Refused
+from gateway.observability.refusals import RefusedRequests
 from gateway.observability.telemetry.tracer import SpanContext, Tracer
 from gateway.serve.answers import answer_for, reason_of
 from gateway.serve.recent_senders import RecentSenders
@@ -55,7 +55,7 @@ class Outcomes:
     def __init__(
         self, now_ms: Callable[[], int], senders: Senders | None, recent: RecentSenders | None, tracer: Tracer | None
     ) -> None:
-        self.counts, self.refused, self._tracer = WebFigures(), Refused(now_ms), tracer
+        self.counts, self.refused, self._tracer = WebFigures(), RefusedRequests(now_ms), tracer
         self.senders, self.recent = senders or Senders(now_ms), recent or RecentSenders(now_ms)
 
     def note(self, outcome: RequestOutcome) -> None:

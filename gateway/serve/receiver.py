@@ -11,7 +11,7 @@ from gateway.fleet.senders.activity import Senders
 from gateway.observability.metrics import WebFigures
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.serve.admission import Admission
-from gateway.serve.body import Budget, Limits
+from gateway.serve.body import BodyLimits, Budget
 from gateway.serve.cors import Cors
 from gateway.serve.outcome import Outcomes
 from gateway.serve.recent_senders import RecentSenders
@@ -27,7 +27,7 @@ class Receiver:
         self,
         routes: RouteTable,
         admission: Admission,
-        limits: Limits,
+        limits: BodyLimits,
         cors: Cors,
         *,
         now_ms: Callable[[], int] = wall_ms,
@@ -52,7 +52,7 @@ class Receiver:
         self.grpc_at: str | None = None
         """The addresses of the two listeners; None where one is off."""
 
-    def use(self, routes: RouteTable, limits: Limits, cors: Cors) -> None:
+    def use(self, routes: RouteTable, limits: BodyLimits, cors: Cors) -> None:
         """Take requests by these from now on; those under way end by the ones they began with."""
         self.routes, self.limits, self.cors = routes, limits, cors
         self.budget.limit_bytes = limits.max_in_flight_bytes

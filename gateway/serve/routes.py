@@ -16,7 +16,7 @@ from aiohttp import web
 from gateway.common.contract.errors import NotFound
 from gateway.common.contract.intake import Receipt, Sender, TakenTogether
 from gateway.common.suggestions import did_you_mean
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Headers
 
 POST_ONLY = frozenset({"POST"})
@@ -37,7 +37,7 @@ class Manner(Protocol):
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """Everything that was valid is on disk."""
 
-    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: ErrorAnswer, message: str, kind: str) -> web.Response:
         """An error, in the encoding that the request's *headers* name if that can be reported."""
 
 

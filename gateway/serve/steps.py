@@ -10,7 +10,7 @@ from time import perf_counter
 
 from gateway.common.contract.intake import Receipt, Sender
 from gateway.serve.admission import Admission, Request
-from gateway.serve.answers import TO_COME_AGAIN, UNFORESEEN_TEXT, Answer, answer_for
+from gateway.serve.answers import TO_COME_AGAIN, UNFORESEEN_TEXT, ErrorAnswer, answer_for
 from gateway.serve.authenticator import sender_with
 from gateway.serve.body import Hold
 from gateway.serve.outcome import RequestOutcome
@@ -92,7 +92,7 @@ class Exchange(ABC):
     def answer(self) -> None:
         """All that was valid is on disk. Raises where nothing was."""
 
-    def refuse(self, error: Exception) -> tuple[Answer, str]:
+    def refuse(self, error: Exception) -> tuple[ErrorAnswer, str]:
         """The answer to *error* and its text; what it took of its quota is given back."""
         answer = answer_for(error)
         if answer.status in TO_COME_AGAIN:

@@ -282,7 +282,7 @@ class Waiting(NamedTuple):
     ready_ms: int
 
 
-class Limits(NamedTuple):
+class FreezeLimits(NamedTuple):
     max_records: int
     max_bytes: int
     linger_ms: int
@@ -292,7 +292,7 @@ def freeze(
     connection: sqlite3.Connection,
     counters: Counters,
     lane: Lane,
-    limits: Limits,
+    limits: FreezeLimits,
     now_ms: int,
     batch_id: str,
     sent_at: str,
@@ -316,7 +316,7 @@ def freeze(
 
 
 def take(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, row: LaneRow, limits: Limits, now_ms: int
+    connection: sqlite3.Connection, counters: Counters, lane: Lane, row: LaneRow, limits: FreezeLimits, now_ms: int
 ) -> tuple[list[bytes], Position]:
     """The next records of *lane*, up to the limits, and the position after them.
 
@@ -352,7 +352,7 @@ def take(
     return taken, upto
 
 
-def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_ms: int) -> Waiting | None:
+def too_early(connection: sqlite3.Connection, row: LaneRow, limits: FreezeLimits, now_ms: int) -> Waiting | None:
     """Whether the lane should wait for a fuller batch: fewer records than one holds,
     and none older than the linger.
     """
@@ -373,7 +373,7 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: Limits, now_
     return None if oldest is None else Waiting(oldest + limits.linger_ms)
 
 
-def is_ready(connection: sqlite3.Connection, lane: Lane, limits: Limits, now_ms: int) -> bool:
+def is_ready(connection: sqlite3.Connection, lane: Lane, limits: FreezeLimits, now_ms: int) -> bool:
     """Whether *lane* has anything to send now: a frozen batch, or records that are settled
     and wait no longer for more.
     """

@@ -45,7 +45,7 @@ from spool.sqlite.recovery.verify import verify
 from spool.sqlite.replay import dead_letter_bound, dead_letters, ranges, side_counts
 from spool.sqlite.replay.operator import SqliteDeadLetters
 from spool.sqlite.room import pages
-from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.rows import FreezeLimits, Waiting
 from spool.sqlite.settled import outcomes_before, settled_outcomes, settled_records
 from spool.sqlite.snapshots import SqliteSnapshots
 from spool.sqlite.unit_lane import SqliteUnitCostLane
@@ -454,7 +454,7 @@ class SqliteSpool:
     async def freeze(self, lane: Lane, *, max_records: int, max_bytes: int) -> Batch | None:
         leased = self._leased[lane]
         now_ms = self._now_ms()
-        limits = Limits(max_records, max_bytes, self.settings.linger_ms)
+        limits = FreezeLimits(max_records, max_bytes, self.settings.linger_ms)
         wall_ms = self._wall_ms()
         batch_id = uuid7(wall_ms, os.urandom(10))
 
@@ -514,7 +514,7 @@ class SqliteSpool:
 
     async def is_ready(self, lane: Lane, *, max_records: int, max_bytes: int) -> bool:
         """Whether the lane has anything to send now, leased or not; for a watchdog."""
-        limits = Limits(max_records, max_bytes, self.settings.linger_ms)
+        limits = FreezeLimits(max_records, max_bytes, self.settings.linger_ms)
         now_ms = self._now_ms()
         return await self.ask_behind(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
 

@@ -18,7 +18,7 @@ from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
 from spool.sqlite import dead_letter_rows, unit_streams
 from spool.sqlite.dead_letter_rows import DeadLetterRow
-from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.rows import FreezeLimits, Waiting
 from spool.sqlite.unit_streams import May
 from spool.sqlite.unit_totals import begin_with_sums, stream_with
 from spool.sqlite.unit_waiting import WaitingStreams
@@ -61,7 +61,7 @@ def freeze(
     counters: Counters,
     leased: set[int],
     waiting: WaitingStreams,
-    limits: Limits,
+    limits: FreezeLimits,
     moment: Moment,
     *,
     can_read: bool,
@@ -161,7 +161,7 @@ _WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "wh
 
 
 def _freeze_stream(
-    connection: sqlite3.Connection, stream_id: int, limits: Limits, moment: Moment, *, can_read: bool, may: May
+    connection: sqlite3.Connection, stream_id: int, limits: FreezeLimits, moment: Moment, *, can_read: bool, may: May
 ) -> None:
     """Make the stream's next batch: its deletion or creation, where one waits; else the first one
     of all asks what the upstream holds already, where that can be asked.
@@ -184,7 +184,7 @@ def _freeze_stream(
     )
 
 
-def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: Limits, batch_id: str) -> Operation:
+def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: FreezeLimits, batch_id: str) -> Operation:
     """Make the items of one operation, which it returns.
 
     Wide deletes go first: what stands at a place they cover came after them.

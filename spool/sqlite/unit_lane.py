@@ -13,7 +13,7 @@ from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
 from spool.sqlite import unit_batches, unit_streams, unit_totals
 from spool.sqlite.commits import Commits
-from spool.sqlite.rows import Limits, Waiting
+from spool.sqlite.rows import FreezeLimits, Waiting
 from spool.sqlite.unit_batches import Frozen, Moment
 from spool.sqlite.unit_streams import May
 from spool.sqlite.unit_waiting import WaitingStreams
@@ -64,7 +64,7 @@ class SqliteUnitCostLane:
         """A batch holds totals of one stream, which has none other under way;
         `max_records` counts totals.
         """
-        limits = Limits(max_records, max_bytes, self._spool.settings.linger_ms)
+        limits = FreezeLimits(max_records, max_bytes, self._spool.settings.linger_ms)
         wall_ms = self._spool.wall_ms()
         moment = Moment(self._spool.age_ms(), wall_ms, uuid7(wall_ms, os.urandom(10)), rfc3339_ms(wall_ms))
         leased, can_read, may_have_gone_out = set(self._leased.values()), self._can_read(), self._may_have_gone_out

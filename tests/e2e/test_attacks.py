@@ -20,7 +20,7 @@ import pytest
 from benchmarks.processes import ProcessFailed
 from benchmarks.scenario import fetch
 from gateway.access.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
-from gateway.access.limits import Limits
+from gateway.access.limits import RateLimits
 from gateway.common.contract.scopes import EVENT_SCOPE, Fixed
 from gateway.operate.session import COOKIE, TOKEN_FILES
 from gateway.serve.otlp import INGEST_SCOPE
@@ -559,7 +559,7 @@ def test_a_key_that_sent_its_minutes_worth_learns_when_to_come_again(tmp_path: P
                 "batch job",
                 Fixed(frozenset({INGEST_SCOPE})),
                 by="ops@example.com",
-                limits=Limits(requests_per_minute=2),
+                limits=RateLimits(requests_per_minute=2),
             )
             return created.secret.reveal()
 

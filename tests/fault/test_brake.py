@@ -14,7 +14,7 @@ from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, AiTelemetryExporter
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
 from exporters.pacing import BRAKE_RECORDS
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from exporters.secret import Secret
 from spool.dead_letters import Chosen
 from spool.record import AI_TELEMETRY
@@ -90,7 +90,7 @@ async def test_restarts_add_no_dead_letter_to_those_before_the_brake(
 ) -> None:
     upstream.respond = respond
     chance = random.Random(max_records)
-    limits = Limits(max_records=max_records, in_flight=1)
+    limits = BatchLimits(max_records=max_records, in_flight=1)
     for n in range(RESTARTS):
         store = DurableSpool(tmp_path / "data")
         if n == 0:

@@ -23,7 +23,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, AiTelemetryExporter
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, Batch
 from spool.settings import SpoolSettings
@@ -122,7 +122,7 @@ async def test_c06_an_outage_of_ten_days_ends_no_record_before_its_age_does(
     spool = open_spool(tmp_path / "data", wall, settings=settings)
     target = Target(is_up=False)
     kept = 0
-    async with running_pump(spool, target, clock, limits=Limits(max_records=40)) as pump:
+    async with running_pump(spool, target, clock, limits=BatchLimits(max_records=40)) as pump:
         for _ in range(10 * 24):
             await append(spool, [record(kept + index) for index in range(5)])
             kept += 5
@@ -182,7 +182,7 @@ async def test_c09_a_500_that_follows_one_record_isolates_it_and_ends_nothing_by
 
     upstream.respond = respond
     await put(store, 2000)
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=20)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=20)) as pump:
         put_later = 2000
         started_s = clock.now_s
         while store.depth(AI_TELEMETRY).pending > 1:
@@ -231,7 +231,7 @@ async def test_c10_a_413_splits_and_the_size_that_passes_is_remembered(
     largest_bytes = 20_000
     upstream.respond = lambda seen: Reply(413 if len(seen.body) > largest_bytes else 202)
     await put(store, 5000)
-    async with running_pump(store, exporter, clock, limits=Limits(in_flight=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(in_flight=1)) as pump:
         await skip_pauses_until(lambda: drained(store), pump, clock)
         first = sum(len(seen.body) > largest_bytes for seen in upstream.seen)
         await store.put(AI_TELEMETRY, [record(number) for number in range(5000, 6000)])
@@ -248,7 +248,7 @@ async def test_c11_a_dead_lane_costs_the_nine_others_nothing(tmp_path: Path, clo
     spool = open_spool(tmp_path / "data", exporters=lanes)
     targets = {lane: Target() for lane in lanes}
     targets["lane-0"].hangs = asyncio.Event()
-    limits = Limits(max_records=50)
+    limits = BatchLimits(max_records=50)
     queued = 2000 * SCALE
     for first in range(0, queued, 500):
         await append(spool, [record(number) for number in range(first, first + 500)])
@@ -278,7 +278,7 @@ async def test_c12_a_lane_sends_in_the_order_of_acceptance_with_a_backlog_and_li
     backlog = 5000 * SCALE
     target = Target(is_up=False)
     await put(store, backlog)
-    async with running_pump(store, target, clock, limits=Limits(max_records=100, in_flight=in_flight)) as pump:
+    async with running_pump(store, target, clock, limits=BatchLimits(max_records=100, in_flight=in_flight)) as pump:
         await until(lambda: target.tries > 0 and not pump.in_flight)
         target.is_up = True
         put_so_far = backlog

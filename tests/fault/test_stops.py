@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from benchmarks.bodies import Shape, Template
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from tests.support.gateway_process import GatewayProcess, Upstream, broken_identities
 from tests.support.kill_load import Load
 from tests.support.polling import HANGS_S
@@ -93,7 +93,7 @@ async def test_c07_a_stop_loses_nothing_and_repeats_only_what_was_under_way_unde
                 assert await asyncio.to_thread(gateway.stop) == 0
                 longest_s = max(longest_s, time.monotonic() - began_s)
                 this_time = [seen for seen in upstream.seen[before:] if seen.method == "POST"]
-                assert len(keys_of(this_time)) <= Limits().in_flight or way != "hangs"
+                assert len(keys_of(this_time)) <= BatchLimits().in_flight or way != "hangs"
                 hung += this_time
             proxy.mend()
             never.set()

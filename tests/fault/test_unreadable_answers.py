@@ -22,7 +22,7 @@ from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, EVENTS_SCOPE, AiTel
 from exporters.cost_service.unit_cost import MANAGE_SCOPE, READ_SCOPE, UnitCostExporter, UnitCostSettings
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from spool.record import AI_TELEMETRY, UNIT_COST, USAGE_EVENTS
 from tests.support.durable_spool import DurableSpool
@@ -288,7 +288,7 @@ async def test_an_event_that_is_refused_in_an_answer_not_read_whole_is_no_delive
     event = orjson.dumps({"title": "t", "source": "s", "metadata": {"event_id": "evt-1"}})
     await store.put(USAGE_EVENTS, [event])
     exporter = UsageEventsExporter(client, repeatable=True)
-    async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=BatchLimits(max_records=1)) as pump:
         await skip_pauses_until(lambda: store.depth(USAGE_EVENTS).pending == 0, pump, clock)
     assert [dead[1] for dead in store.dead_letters(USAGE_EVENTS)] == ["invalid_model"]
     assert store.depth(USAGE_EVENTS).delivered == 0
@@ -302,7 +302,7 @@ async def test_an_event_that_cannot_be_repeated_is_set_aside_when_no_answer_to_i
     upstream.respond = lambda seen: as_json(b'{"accepted":')
     await store.put(USAGE_EVENTS, [orjson.dumps({"title": "t", "source": "s"})])
     exporter = UsageEventsExporter(client, repeatable=False)
-    async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=BatchLimits(max_records=1)) as pump:
         await skip_pauses_until(lambda: store.depth(USAGE_EVENTS).pending == 0, pump, clock)
     assert [dead[1] for dead in store.dead_letters(USAGE_EVENTS)] == ["ambiguous_answer"]
     assert len(upstream.seen) == 1 + SAME_KEY_TRIES
@@ -314,7 +314,7 @@ async def unit_cost_run(
 ) -> None:
     settings = UnitCostSettings(rig.lane.learn_base, rig.lane.block, repeatable_sums=repeatable_sums)
     exporter = UnitCostExporter(client, settings, clock)
-    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
+    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=BatchLimits(max_records=3000)) as pump:
         await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
 
 
@@ -380,7 +380,7 @@ async def test_sums_whose_answer_is_not_understood_hold_the_lane_whole_and_under
     await rig.keep(*(metered(1, place(element)) for element in "abc"))
     settings = UnitCostSettings(rig.lane.learn_base, rig.lane.block, repeatable_sums=repeatable_sums)
     exporter = UnitCostExporter(client, settings, clock)
-    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
+    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=BatchLimits(max_records=3000)) as pump:
         await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         assert "it names 0 accepted and 0 rejected of 3 records" in (pump.reason or "")
         await skip_pauses_until(lambda: rig.spool.depth(UNIT_COST).pending == 0, pump, clock)
@@ -401,7 +401,7 @@ async def test_streams_whose_answers_are_not_understood_are_probed_and_go_on_whe
     for stream in ("one", "two", "three"):
         await rig.keep(*(metered(1, place(element), stream=stream) for element in "abcd"))
     exporter = UnitCostExporter(client, UnitCostSettings(rig.lane.learn_base, rig.lane.block), clock)
-    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=Limits(max_records=3000)) as pump:
+    async with running_pump(rig.lane, exporter, clock, lane=UNIT_COST, limits=BatchLimits(max_records=3000)) as pump:
         await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         asked, began_s = len(upstream.seen), clock.now_s
         await skip_pauses_until(lambda: clock.now_s - began_s > 86_400, pump, clock)
@@ -421,7 +421,7 @@ async def test_events_whose_answers_are_not_understood_wait_under_their_keys_in_
     upstream.respond = lambda seen: as_json(b'{"accepted":0}')
     events = [{"title": "t", "source": "s", "metadata": {"event_id": f"evt-{n}"}} for n in range(20)]
     await store.put(USAGE_EVENTS, [orjson.dumps(event) for event in events])
-    exporter, limits = UsageEventsExporter(client, repeatable=repeatable), Limits(max_records=1, in_flight=8)
+    exporter, limits = UsageEventsExporter(client, repeatable=repeatable), BatchLimits(max_records=1, in_flight=8)
     async with running_pump(store, exporter, clock, lane=USAGE_EVENTS, limits=limits) as pump:
         await skip_pauses_until(lambda: is_held_for_good(pump), pump, clock)
         asked = len(upstream.seen)

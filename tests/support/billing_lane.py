@@ -13,7 +13,7 @@ from exporters.cost_service.billing import BillingCalls
 from exporters.cost_service.client import CostServiceClient
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
@@ -64,7 +64,7 @@ async def _nothing() -> None:
 
 def send(path: Path, port: int, secret: str, now_ms: int) -> None:
     """A process that drops what is due in many small parts, until it is killed."""
-    lanes.LIMITS = Limits(max_records=1, max_bytes=68_000, in_flight=1, parks_suspects=False)  # type: ignore[misc]
+    lanes.LIMITS = BatchLimits(max_records=1, max_bytes=68_000, in_flight=1, parks_suspects=False)  # type: ignore[misc]
 
     async def run() -> None:
         database = await Database.open(path)

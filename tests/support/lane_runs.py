@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from exporters.base import Exporter
 from exporters.destination import Destination
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from spool.store import BrakeStore, LaneStore
 from tests.support.manual_clock import ManualClock
 from tests.support.polling import HANGS_S
@@ -24,7 +24,7 @@ async def running_pump(
     clock: ManualClock,
     *,
     lane: str = LANE,
-    limits: Limits | None = None,
+    limits: BatchLimits | None = None,
     chance: Callable[[], float] = lambda: 0.5,
     destination: Destination | None = None,
     brake: BrakeStore | None = None,
@@ -33,7 +33,7 @@ async def running_pump(
         lane,
         store,
         exporter,
-        limits=limits or Limits(),
+        limits=limits or BatchLimits(),
         clock=clock,
         chance=chance,
         destination=destination,

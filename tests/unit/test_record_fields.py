@@ -22,7 +22,7 @@ from gateway.pipeline.explain.spans import explain_spans
 from gateway.pipeline.explain.story import Explanation
 from gateway.products.generic.mapping import is_field
 from gateway.products.generic.source import generic_source
-from gateway.products.records.fields import Fault, record_of
+from gateway.products.records.fields import InvalidField, record_of
 from gateway.products.records.source import read_stated
 from gateway.read.otlp_protobuf import decode_traces
 from gateway.rules.attribution import RESOURCE_NAMES
@@ -108,7 +108,7 @@ def full_record() -> dict[str, Any]:
             put_at(made, path, values[0])
         try:
             record_of(made, CONTEXT.received_at)
-        except Fault as fault:
+        except InvalidField as fault:
             chosen[tuple(fault.field.split("."))].pop(0)
         else:
             return made

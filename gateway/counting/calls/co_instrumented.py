@@ -168,7 +168,7 @@ def usage_keys(fact: CallDigest) -> tuple[int, ...]:
     return (output, output + reasoning, output - reasoning) if output > reasoning else (output, output + reasoning)
 
 
-class Source:
+class SettlingReports:
     """One sender's reports that still settle, kept only to find
     co-instrumented spans among them.
     """

@@ -23,7 +23,7 @@ from typing import Protocol
 from gateway.common.native import NATIVE
 from gateway.counting.calls.agreement import is_co_instrumented
 from gateway.counting.calls.cluster import Cluster, gather
-from gateway.counting.calls.co_instrumented import CoInstrumentedIndex, Source
+from gateway.counting.calls.co_instrumented import CoInstrumentedIndex, SettlingReports
 from gateway.counting.calls.digest import (
     CHAINS_BYTES,
     DIGEST_BYTES,
@@ -120,7 +120,7 @@ class Ledger:
             self._native = native.CallTables(SPAN_KEYS, *self._tables)
         """The same tables, with the hot loops of this module over them."""
         self._chunks: dict[int, Settling] = {}
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, SettlingReports] = {}
         self._order = SignalPrecedence(max_keys)
         self._versions = Versions()
         self._stream_parts = StreamParts()
@@ -366,7 +366,7 @@ class Ledger:
         """
         seen = self._sources.get(source)
         if seen is None:
-            seen = self._sources[source] = Source(scope)
+            seen = self._sources[source] = SettlingReports(scope)
         if seen.index is None:
             if seen.scope == scope:
                 seen.remember(refs, self._oldest)

@@ -26,7 +26,7 @@ class State(NamedTuple):
     again is forgotten."""
 
 
-class Report(NamedTuple):
+class PointReport(NamedTuple):
     """The numbers of one data point."""
 
     is_delta: bool
@@ -54,7 +54,7 @@ class Delta(NamedTuple):
 REPEAT = Delta(is_new=False, value=0, measurements=-1, start_ns=0)
 
 
-def advance(state: State | None, report: Report, now_ms: int) -> tuple[Delta, State]:
+def advance(state: State | None, report: PointReport, now_ms: int) -> tuple[Delta, State]:
     """What *report* adds to *state*, None when its key was never seen; and the state after it."""
     begin = report.start_ns or report.time_ns
     if state is None:

@@ -15,7 +15,7 @@ from exporters.clock import Clock
 from exporters.cost_service.devices import SCOPES, DeviceAnswer, DeviceCall, DeviceCalls
 from exporters.keyring import NOT_WANTED, no_key_grants
 from exporters.pacing import BackoffRules, LaneState
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from gateway.common.contract.errors import NoAnswer
 from gateway.common.lane_work import LaneWork
 from gateway.common.storage.errors import DatabaseUnavailable
@@ -28,7 +28,7 @@ from spool.record import DEVICES
 
 log = structlog.get_logger()
 
-LIMITS: Final = Limits(
+LIMITS: Final = BatchLimits(
     max_records=1,
     in_flight=4,
     backoff=BackoffRules(tolerated=4, longest_s=LONGEST_S, retrying_slots=1),

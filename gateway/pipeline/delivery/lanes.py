@@ -23,7 +23,7 @@ from exporters.cost_service.unit_cost import CREATE_SCOPE, DELETE_SCOPE, READ_SC
 from exporters.keyring import NOT_WANTED, Keyring, KeySetting, no_key_grants
 from exporters.otlp.exporter import OtlpSettings
 from exporters.pacing import LaneState
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from exporters.registry import LanePlan, UpstreamSettings, build_client, build_extra, build_otlp, build_upstream
 from gateway.common.contract.errors import NotFound
 from gateway.common.contract.scopes import (
@@ -78,7 +78,7 @@ FURTHER_NEEDS: Mapping[str, tuple[str, str]] = {
 """What else a key may be used for -> its scope, and what happens where none grants it."""
 LANE_SCOPES = (*(scope for scopes in LANE_NEEDS.values() for scope in scopes), PING_SCOPE)
 """A lane is on where a key grants its scope."""
-DERIVED_LIMITS = Limits(in_flight=1)
+DERIVED_LIMITS = BatchLimits(in_flight=1)
 NEVER: Final = Attempts()
 """Of a lane that sends nothing."""
 RESTART_S = 1.0
@@ -129,12 +129,12 @@ class Lanes:
             plan.lane: plan for plan in build_upstream(settings, self._client, clock, unit_cost)
         }
         if devices is not None:
-            self._plans[DEVICES] = LanePlan(DEVICES, devices, Limits())
+            self._plans[DEVICES] = LanePlan(DEVICES, devices, BatchLimits())
         self.device_calls = DeviceCalls(self._client)
         self.on_new_keys: list[Callable[[], None]] = []
         """What else holds something for a key that it lacks."""
         for name in upstream.unused_lanes:
-            self._plans[name] = LanePlan(name, None, Limits(), NOT_WANTED)
+            self._plans[name] = LanePlan(name, None, BatchLimits(), NOT_WANTED)
         for name, options in config.exporters.items():
             self._plans[name] = extra_plan(name, options, events)
         self._addresses = dict.fromkeys(OWN_LANES, upstream.base_url)
@@ -203,7 +203,7 @@ class Lanes:
                 tell_end(lane, self._pumping[lane])
                 await asyncio.sleep(0 if watching.done() and not watching.cancelled() else RESTART_S)
 
-    async def _until_still(self, lane: Lane, pump: Pump, limits: Limits) -> None:
+    async def _until_still(self, lane: Lane, pump: Pump, limits: BatchLimits) -> None:
         """Return when the lane states that it is well and has
         something to send, yet nothing moves.
         """
@@ -219,7 +219,7 @@ class Lanes:
                     return
                 watch.began(now_s)
 
-    async def _is_ready(self, lane: Lane, limits: Limits) -> bool:
+    async def _is_ready(self, lane: Lane, limits: BatchLimits) -> bool:
         """False also when the spool cannot be asked: that is not the pump's fault."""
         try:
             async with asyncio.timeout(LET_GO_S):
@@ -439,7 +439,7 @@ def extra_plan(name: Lane, options: ExporterOptions, events: EventStore) -> Lane
         case OtlpExporter():
             return build_otlp(name, otlp_settings(options))
         case PluginExporter():
-            return LanePlan(name, plugged_exporter(name, options), Limits())
+            return LanePlan(name, plugged_exporter(name, options), BatchLimits())
         case _:
             return build_extra(name, options.type, exporter_options(options))
 

@@ -13,7 +13,7 @@ from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.pipeline.explain.points import aggregate_fields
 from gateway.pipeline.explain.records import flagged, priced, unpriced
 from gateway.pipeline.explain.story import Explanation, Field, Single, WholeSum, leaves
-from gateway.pipeline.explain.watch import Outcome, Report, WatchedAggregates, WatchedLedger
+from gateway.pipeline.explain.watch import CountedReport, Outcome, WatchedAggregates, WatchedLedger
 from gateway.pipeline.metrics import CountedPoints
 from gateway.rules.context import Context
 from gateway.rules.conventions.metric_tables import COST
@@ -67,22 +67,22 @@ def complete_calls(singles: Iterable[Single], ledger: WatchedLedger, records: Re
             _keep(explanation, [own[ref] for ref in reports if ref in own], records)
 
 
-def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Explanation, Report | None]]:
+def _reported(singles: Iterable[Single], ledger: WatchedLedger) -> list[tuple[Explanation, CountedReport | None]]:
     """Each call with what the ledger took it for: reports of one identity in their order."""
-    by_identity: dict[bytes, deque[Report]] = defaultdict(deque)
+    by_identity: dict[bytes, deque[CountedReport]] = defaultdict(deque)
     for report in ledger.reports:
         by_identity[report.identity].append(report)
     return [(single.explanation, _next(by_identity[single.identity])) for single in singles if single.identity]
 
 
-def _next(waiting: deque[Report]) -> Report | None:
+def _next(waiting: deque[CountedReport]) -> CountedReport | None:
     """None for a call that the ledger never saw: it was dropped
     with the payload that it came in.
     """
     return waiting.popleft() if waiting else None
 
 
-def further_reports(reports: Sequence[Report], number: int, payload: int) -> list[Single]:
+def further_reports(reports: Sequence[CountedReport], number: int, payload: int) -> list[Single]:
     """The last *number* of *reports*: those that counting made itself, of what a payload states
     of a whole trace and its earlier calls.
     """

@@ -26,7 +26,7 @@ from spool.series import Ending, Held
 from spool.store import CountingStore
 
 
-class Report(NamedTuple):
+class CountedReport(NamedTuple):
     """One call as the ledger took it."""
 
     identity: bytes
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 class WatchedLedger(Ledger):
     def __init__(self, max_keys: int, *, native: ModuleType | None = NATIVE) -> None:
         super().__init__(max_keys, native=native)
-        self.reports: list[Report] = []
+        self.reports: list[CountedReport] = []
         self.outcomes: dict[int, Outcome] = {}
         self.merged: dict[int, list[int]] = {}
         """Reference that stands -> the references of its call, fullest first."""
@@ -61,10 +61,10 @@ class WatchedLedger(Ledger):
         ref = call_ref(seq, first)
         for i, (identity, *_) in enumerate(keys_of(rows)):
             if i in counted.duplicates:
-                self.reports.append(Report(identity, self._first.get(identity, 0), is_duplicate=True))
+                self.reports.append(CountedReport(identity, self._first.get(identity, 0), is_duplicate=True))
             else:
                 self._first[identity] = ref
-                self.reports.append(Report(identity, ref, is_duplicate=False))
+                self.reports.append(CountedReport(identity, ref, is_duplicate=False))
                 ref += REF_STEP
         return counted
 

@@ -10,7 +10,7 @@ from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.unit_cost import Target
 from gateway.pipeline.parsing.frames import Job, in_pieces, joined_pieces
 from gateway.usage.events.events import Event, EventRules, Events, decode_events
-from gateway.usage.events.faults import Fault
+from gateway.usage.events.faults import RecordFault
 from gateway.usage.events.reading import records_in
 from gateway.usage.events.unit_cost import BadUnitCost
 from spool.unit_cost import Change, Metered, Shape, TotalKey
@@ -58,7 +58,7 @@ def unpack_records(packed: Sequence[Any]) -> list[Metered]:
     """What `read_records` packed. Raises BadUnitCost."""
     pieces, fault, records = packed
     if fault is not None:
-        raise BadUnitCost(Fault(*fault), records)
+        raise BadUnitCost(RecordFault(*fault), records)
     return [found for each in joined_pieces(pieces) if (found := _metered_in(each)) is not None]
 
 

@@ -104,7 +104,7 @@ class Trace:
     """As of an observation."""
 
 
-class Refused(NamedTuple):
+class RefusedEvent(NamedTuple):
     """One event that could not be read."""
 
     event_id: str
@@ -123,14 +123,14 @@ class ReadEvents:
     """Positions of events that are about no observation."""
     accepted: list[str] = field(default_factory=list)
     """Ids of the events that were read, in their order."""
-    rejected: list[Refused] = field(default_factory=list)
+    rejected: list[RefusedEvent] = field(default_factory=list)
     sdk_version: str | None = None
 
     def refuse(self, event_ids: Sequence[str], rejection: Rejection) -> None:
         """The events of those ids were read, but what they state together cannot be."""
         gone = set(event_ids)
         self.accepted = [x for x in self.accepted if x not in gone]
-        self.rejected += [Refused(x, rejection) for x in event_ids]
+        self.rejected += [RefusedEvent(x, rejection) for x in event_ids]
 
 
 def read_events(documents: Sequence[Document]) -> ReadEvents:
@@ -150,7 +150,7 @@ def read_events(documents: Sequence[Document]) -> ReadEvents:
 
 def _open_batch(batch: Json, position: str, events: list[Event], found: ReadEvents) -> None:
     if not isinstance(batch, list):
-        found.rejected.append(Refused("", Rejection("not_a_list", position)))
+        found.rejected.append(RefusedEvent("", Rejection("not_a_list", position)))
         return
     for at, value in enumerate(batch):
         _open(value, f"{position}[{at}]", events, found)
@@ -160,12 +160,12 @@ def _open_batch(batch: Json, position: str, events: list[Event], found: ReadEven
 
 def _open(value: Json, position: str, events: list[Event], found: ReadEvents) -> None:
     if not isinstance(value, dict):
-        found.rejected.append(Refused("", Rejection("not_an_object", position)))
+        found.rejected.append(RefusedEvent("", Rejection("not_an_object", position)))
         return
     event_id = id_in(value, "id")
     kind, body = value.get("type"), value.get("body")
     if not isinstance(kind, str) or not isinstance(body, dict):
-        found.rejected.append(Refused(event_id, Rejection("not_an_event", position)))
+        found.rejected.append(RefusedEvent(event_id, Rejection("not_an_event", position)))
         return
     events.append(Event(position, event_id, kind, epoch_ms(value.get("timestamp")) or 0, body))
     if event_id:
@@ -195,7 +195,7 @@ def _take_trace(event: Event, found: ReadEvents) -> None:
 def _take_observation(event: Event, subject: str, verb: str, found: ReadEvents) -> None:
     own_id = id_in(event.body, "id", "generationId", "spanId") or event.event_id
     if not own_id:
-        found.rejected.append(Refused("", Rejection("no_id", event.position)))
+        found.rejected.append(RefusedEvent("", Rejection("no_id", event.position)))
         return
     observation = found.observations.get(own_id)
     if observation is None:

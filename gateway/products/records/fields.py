@@ -2,7 +2,7 @@
 
 Only what `spool.record` names is taken, each under the rule of its form; anything else is dropped.
 So a record carries no text that the gateway would not have written itself. A field that breaks its
-rule raises `Fault`, which names the field and never its value.
+rule raises `InvalidField`, which names the field and never its value.
 """
 
 import re
@@ -20,7 +20,7 @@ from spool.fields import Field, Form
 from spool.record import FIELDS, FLAGS, SCHEMA, Attribution, Flag, Record, Source
 
 
-class Fault(Exception):
+class InvalidField(Exception):
     """Why it is no record."""
 
     def __init__(self, field: str, reason: str = "invalid_field") -> None:
@@ -172,10 +172,10 @@ _RECORD: Final = group(FIELDS.of())
 def record_of(value: dict[str, Json], received_at: str) -> Record:
     """The record that *value* is. Raises Fault."""
     if value.get("schema") != SCHEMA:
-        raise Fault("schema", "unknown_schema")
+        raise InvalidField("schema", "unknown_schema")
     found = _RECORD(value)
     if found["kind"] == "aggregate" and "period" not in found:
-        raise Fault("period", "missing_field")
+        raise InvalidField("period", "missing_field")
     record = {
         "schema": SCHEMA,
         "billed": True,
@@ -195,12 +195,12 @@ def taken(value: Mapping[str, Json], table: Mapping[str, Check], needed: frozens
         given = value.get(field)
         if given is None:
             if field in needed:
-                raise Fault(field, "missing_field")
+                raise InvalidField(field, "missing_field")
             continue
         try:
             found[field] = check(given)
-        except Fault as fault:
-            raise Fault(f"{field}.{fault.field}", fault.reason) from None
+        except InvalidField as fault:
+            raise InvalidField(f"{field}.{fault.field}", fault.reason) from None
         except (ValueError, TypeError):
-            raise Fault(field) from None
+            raise InvalidField(field) from None
     return found

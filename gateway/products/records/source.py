@@ -21,7 +21,7 @@ from gateway.common.contract.outcomes import Rejection
 from gateway.products.documents import Document
 from gateway.products.items import at, objects, reject
 from gateway.products.records.envelope import opened
-from gateway.products.records.fields import Fault, record_of
+from gateway.products.records.fields import InvalidField, record_of
 from gateway.products.reporting import epoch_ms
 from gateway.products.source import Snippet, Source, SourceRead
 from gateway.rules.attribution import attribute, gateway_origin
@@ -40,7 +40,7 @@ def read(documents: Sequence[Document], out: SourceRead, context: Context) -> No
     for position, value in objects(opened(documents), out):
         try:
             record = record_of(value, context.received_at)
-        except Fault as fault:
+        except InvalidField as fault:
             reject(out, fault.reason, at(position, fault.field))
             continue
         out.calls.items += 1
@@ -53,7 +53,7 @@ def read_stated(normalised: Normalised, context: Context) -> Normalised:
     for position, value in normalised.stated:
         try:
             record = record_of(value, context.received_at)
-        except Fault as fault:
+        except InvalidField as fault:
             normalised.rejected.append(Rejection(fault.reason, at(position, fault.field)))
             continue
         normalised.calls.append(_call(record, context))

@@ -30,7 +30,7 @@ class Handler(Protocol):
 class Channel(Protocol):
     """The connection, as far as a call needs it."""
 
-    def send(self, call: "Call") -> None:
+    def send(self, call: "GrpcCall") -> None:
         """Send what *call* has to send, as far as its client takes it; the rest later."""
 
     def admitted(self) -> None:
@@ -40,7 +40,7 @@ class Channel(Protocol):
         """A call of this connection showed no key that is accepted."""
 
 
-class Call:
+class GrpcCall:
     """`gateway.serve.admission.Request` of gRPC."""
 
     __slots__ = (

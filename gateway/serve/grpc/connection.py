@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from gateway.common.http.http2_refusal import PREFACE
 from gateway.common.http.incoming import IncomingConnection, peer_of
 from gateway.common.tls import subject_of
-from gateway.serve.grpc.call import Call
+from gateway.serve.grpc.call import GrpcCall
 from gateway.serve.grpc.frame_guard import FrameGuard, TooMuch
 from gateway.serve.grpc.streams import MAX_HEADER_LIST_BYTES, UNREAD_S, Begin, Streams
 
@@ -175,8 +175,8 @@ class GrpcConnection(asyncio.Protocol):
             self._close()
         self._write()
 
-    def _new_call(self, stream_id: int, path: str, headers: CIMultiDict[str]) -> Call:
-        return Call(stream_id, path, headers, self._peer, self._subject, self)
+    def _new_call(self, stream_id: int, path: str, headers: CIMultiDict[str]) -> GrpcCall:
+        return GrpcCall(stream_id, path, headers, self._peer, self._subject, self)
 
     def _read_or_pause(self) -> None:
         was_paused, self._is_paused = self._is_paused, bool(self._pieces) or self._unread_s is not None
@@ -189,7 +189,7 @@ class GrpcConnection(asyncio.Protocol):
 
     # ---- writing
 
-    def send(self, call: Call) -> None:
+    def send(self, call: GrpcCall) -> None:
         """As `gateway.serve.grpc.call.Channel`."""
         if self._streams is not None:
             self._streams.send(call)

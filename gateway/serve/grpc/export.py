@@ -16,10 +16,10 @@ from gateway.common.contract.intake import Intake
 from gateway.common.contract.otlp import Signal
 from gateway.common.contract.scopes import INGEST_SCOPE
 from gateway.serve.admission import Admission
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.body import decompressed, too_large
 from gateway.serve.content_encoding import gzip_blocks
-from gateway.serve.grpc.call import Call
+from gateway.serve.grpc.call import GrpcCall
 from gateway.serve.grpc.wire import Message, MessageReader, TooLong
 from gateway.serve.otlp import SignalIntake, remark_on
 from gateway.serve.receiver import Receiver
@@ -58,12 +58,12 @@ class Exports:
         self._taking: set[asyncio.Task[None]] = set()
         """Messages on their way to the disk, whether or not their senders still wait."""
         taking: list[SignalIntake] = [intake.traces, intake.logs, intake.metrics]
-        self.routes: dict[str, Callable[[Call], ExportCall | None]] = {
+        self.routes: dict[str, Callable[[GrpcCall], ExportCall | None]] = {
             f"/{service}/Export": partial(self._begin, signal, take)
             for (signal, service), take in zip(SERVICES.items(), taking, strict=True)
         }
 
-    def _begin(self, signal: Signal, intake: SignalIntake, call: Call) -> "ExportCall | None":
+    def _begin(self, signal: Signal, intake: SignalIntake, call: GrpcCall) -> "ExportCall | None":
         export = ExportCall(self, call, signal, intake)
         return export if export.is_admitted() else None
 
@@ -84,7 +84,7 @@ class ExportCall(Exchange):
     whole.
     """
 
-    def __init__(self, exports: Exports, call: Call, signal: Signal, intake: SignalIntake) -> None:
+    def __init__(self, exports: Exports, call: GrpcCall, signal: Signal, intake: SignalIntake) -> None:
         super().__init__(exports.receiver, call, call.path, INGEST_SCOPE, exports.admission)
         self._exports, self._call, self._signal, self._intake = exports, call, signal, intake
         self._steps = steps_of(self)
@@ -215,7 +215,7 @@ class ExportCall(Exchange):
             self._late = None
 
 
-def details_of(answer: Answer, message: str) -> list[tuple[bytes, bytes]]:
+def details_of(answer: ErrorAnswer, message: str) -> list[tuple[bytes, bytes]]:
     """The google.rpc.Status with its details; beside it, where the call may be repeated soon, its
     RetryInfo alone, which the Python exporter looks for.
     """

@@ -8,7 +8,7 @@ from typing import Final
 
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from gateway.serve.grpc.call import Call
+from gateway.serve.grpc.call import GrpcCall
 from gateway.serve.grpc.small_messages import SmallMessages
 
 SERVICE: Final = "grpc.health.v1.Health"
@@ -24,7 +24,7 @@ class Health:
         self._services = frozenset(services) | {""}
         self._is_serving = True
         self._watches: dict[Watch, None] = {}
-        self.routes: dict[str, Callable[[Call], SmallMessages]] = {
+        self.routes: dict[str, Callable[[GrpcCall], SmallMessages]] = {
             f"/{SERVICE}/Check": lambda call: Check(self, call),
             f"/{SERVICE}/Watch": lambda call: Watch(self, call),
         }
@@ -58,7 +58,7 @@ class Health:
 
 
 class Check(SmallMessages):
-    def __init__(self, health: Health, call: Call) -> None:
+    def __init__(self, health: Health, call: GrpcCall) -> None:
         super().__init__(call)
         self._health = health
 
@@ -71,7 +71,7 @@ class Check(SmallMessages):
 
 
 class Watch(SmallMessages):
-    def __init__(self, health: Health, call: Call) -> None:
+    def __init__(self, health: Health, call: GrpcCall) -> None:
         super().__init__(call)
         self._health = health
         self._service: str | None = None

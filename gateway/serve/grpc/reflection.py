@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import (
     ServiceResponse,
 )
 
-from gateway.serve.grpc.call import Call
+from gateway.serve.grpc.call import GrpcCall
 from gateway.serve.grpc.small_messages import RESOURCE_EXHAUSTED, SmallMessages
 
 SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
@@ -34,11 +34,11 @@ class Reflection:
     def __init__(self, services: Collection[str]) -> None:
         self.services = sorted(services)
         self.streams = 0
-        self.routes: dict[str, Callable[[Call], SmallMessages | None]] = {
+        self.routes: dict[str, Callable[[GrpcCall], SmallMessages | None]] = {
             f"/{name}/ServerReflectionInfo": self._begin for name in SERVICES
         }
 
-    def _begin(self, call: Call) -> SmallMessages | None:
+    def _begin(self, call: GrpcCall) -> SmallMessages | None:
         if self.streams >= MAX_STREAMS:
             call.end(RESOURCE_EXHAUSTED, "too many reflection streams: end one, or ask later")
             return None
@@ -46,7 +46,7 @@ class Reflection:
 
 
 class ReflectionStream(SmallMessages):
-    def __init__(self, reflection: Reflection, call: Call) -> None:
+    def __init__(self, reflection: Reflection, call: GrpcCall) -> None:
         super().__init__(call)
         self._reflection = reflection
         self._is_open = True

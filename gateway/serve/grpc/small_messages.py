@@ -6,7 +6,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from gateway.common.contract.errors import BadPayload
-from gateway.serve.grpc.call import Call
+from gateway.serve.grpc.call import GrpcCall
 from gateway.serve.grpc.wire import MessageReader, TooLong
 
 MAX_MESSAGE_BYTES: Final = 4096
@@ -16,7 +16,7 @@ INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
 class SmallMessages(ABC):
     """`gateway.serve.grpc.call.Handler`, a message at a time."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: GrpcCall) -> None:
         self.call = call
         self._reader = MessageReader()
 

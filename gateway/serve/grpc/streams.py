@@ -27,7 +27,7 @@ from hpack import HeaderTuple, NeverIndexedHeaderTuple
 from multidict import CIMultiDict
 
 from gateway.common.contract.errors import BadPayload
-from gateway.serve.grpc.call import RESPONSE_HEADERS, Call, Handler
+from gateway.serve.grpc.call import RESPONSE_HEADERS, GrpcCall, Handler
 from gateway.serve.grpc.frame_guard import MAX_FRAME_BYTES
 from gateway.serve.grpc.wire import SUCCESS, Fields, metadata_in, timeout_s
 
@@ -61,7 +61,7 @@ CONFIG: Final = H2Configuration(
     normalize_outbound_headers=False,
 )
 
-Begin = Callable[[Call], Handler | None]
+Begin = Callable[[GrpcCall], Handler | None]
 """Begins to serve a call; None where it is answered already."""
 
 
@@ -99,7 +99,7 @@ class Streams:
     def __init__(
         self,
         routes: Mapping[str, Begin],
-        new_call: Callable[[int, str, CIMultiDict[str]], Call],
+        new_call: Callable[[int, str, CIMultiDict[str]], GrpcCall],
         write: Callable[[], None],
         earn: Callable[[], None],
     ) -> None:
@@ -112,7 +112,7 @@ class Streams:
         self._new_call = new_call
         self._write = write
         self._earn = earn
-        self._calls: dict[int, tuple[Call, Handler | None]] = {}
+        self._calls: dict[int, tuple[GrpcCall, Handler | None]] = {}
         """By stream, until they are answered; without handler once no one serves them any more."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
         """Of deadlines, then of answers that are not read."""
@@ -141,7 +141,7 @@ class Streams:
         self.drop_all()
         vars(self.h2).clear()
 
-    def send(self, call: Call) -> None:
+    def send(self, call: GrpcCall) -> None:
         """As `gateway.serve.grpc.call.Channel`."""
         if call.stream_id not in self._calls:
             return
@@ -193,7 +193,7 @@ class Streams:
         else:
             self._begin(call, begin)
 
-    def _begin(self, call: Call, begin: Begin) -> None:
+    def _begin(self, call: GrpcCall, begin: Begin) -> None:
         try:
             left_s = timeout_s(call.headers.get("grpc-timeout"))
         except BadPayload as error:
@@ -218,7 +218,7 @@ class Streams:
         if (found := self._served(stream_id)) is not None:
             found[1].ended()
 
-    def _served(self, stream_id: int) -> tuple[Call, Handler] | None:
+    def _served(self, stream_id: int) -> tuple[GrpcCall, Handler] | None:
         """A call that is not answered yet, and its handler."""
         call, handler = self._calls.get(stream_id, (None, None))
         return None if call is None or handler is None or call.trailers is not None else (call, handler)
@@ -238,7 +238,7 @@ class Streams:
             if call.unsent:
                 self.send(call)
 
-    def _send(self, call: Call) -> None:
+    def _send(self, call: GrpcCall) -> None:
         stream_id, trailers = call.stream_id, call.trailers
         if not call.has_headers:
             call.has_headers = True
@@ -256,7 +256,7 @@ class Streams:
         if trailers is not None:
             self._send_last(call, trailers)
 
-    def _send_last(self, call: Call, fields: Fields) -> None:
+    def _send_last(self, call: GrpcCall, fields: Fields) -> None:
         self.h2.send_headers(call.stream_id, fields_of(fields), end_stream=True)
         if not call.is_half_closed:
             self._pass_over(call.stream_id)
@@ -269,7 +269,7 @@ class Streams:
         with suppress(H2Error):  # it has sent all
             self.h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
 
-    def _wait_for_window(self, call: Call) -> None:
+    def _wait_for_window(self, call: GrpcCall) -> None:
         if len(call.unsent) > MAX_UNSENT_BYTES:
             self._give_up(call.stream_id)
         elif call.trailers is not None:
@@ -302,7 +302,7 @@ class Streams:
         if handler is not None:
             handler.gone()
 
-    def _forget(self, stream_id: int) -> tuple[Call | None, Handler | None]:
+    def _forget(self, stream_id: int) -> tuple[GrpcCall | None, Handler | None]:
         call, handler = self._calls.pop(stream_id, (None, None))
         if call is not None:
             call.is_over = True

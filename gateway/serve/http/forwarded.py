@@ -34,7 +34,7 @@ from gateway.common.http.http_connection import note_admitted
 from gateway.fleet.devices.states import KNOWN
 from gateway.operate import budgets, insights
 from gateway.operate.operation import AnyOperation
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Authenticator, Headers
 from gateway.serve.http.http_exchange import HttpExchange
 from gateway.serve.http.unit_cost import unit_cost_routes
@@ -70,7 +70,7 @@ class ServiceManner:
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         return self._success(receipt)
 
-    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: ErrorAnswer, message: str, kind: str) -> web.Response:
         return json_response(json_error(message, kind), answer.status)
 
 

@@ -16,7 +16,7 @@ from gateway.common.contract.errors import BadPayload, MethodNotAllowed, NotFoun
 from gateway.common.contract.intake import Sender
 from gateway.common.http.http_connection import note_rejected
 from gateway.common.http.http_server import KEEP_ALIVE_S, LINGER_S, QuietServer
-from gateway.serve.answers import Answer, answer_for, kind_of
+from gateway.serve.answers import ErrorAnswer, answer_for, kind_of
 from gateway.serve.authenticator import Headers
 from gateway.serve.http.http_exchange import HttpExchange, begun
 from gateway.serve.http.together import TogetherReceiver
@@ -140,7 +140,7 @@ class HttpServer:
         """
         status = status if status < HTTPStatus.INTERNAL_SERVER_ERROR else HTTPStatus.SERVICE_UNAVAILABLE
         self._receiver.refused_unread(status, "malformed_http", request.remote)
-        answer = Answer(status, answer_for(BadPayload()).code)
+        answer = ErrorAnswer(status, answer_for(BadPayload()).code)
         text = "the HTTP request is malformed or its headers are too large"
         return UNROUTED.manner.failure(CIMultiDict(), answer, text, "bad_request")
 

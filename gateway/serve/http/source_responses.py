@@ -22,7 +22,7 @@ from gateway.common.contract.errors import UnsupportedMedia
 from gateway.common.contract.intake import Receipt
 from gateway.common.contract.otlp import media_of, rejection_message
 from gateway.products.source import AnswerKind
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Headers
 from gateway.serve.ready_response import JSON_HEADERS
 from gateway.serve.responses import cut, json_error
@@ -57,7 +57,7 @@ class SourceManner:
             case _:
                 return self._answer(HTTPStatus.OK, accepted(receipt))
 
-    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: ErrorAnswer, message: str, kind: str) -> web.Response:
         match self._kind:
             case "firehose":
                 return self._answer(answer.status, firehose(headers.get(FIREHOSE_REQUEST_HEADER), message))

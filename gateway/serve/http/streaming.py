@@ -19,7 +19,7 @@ from gateway.common.contract.errors import BadPayload, GatewayError, Overloaded,
 from gateway.common.http.arriving_body import invite, next_bytes
 from gateway.products.documents import BOM
 from gateway.read.json_size import has_more_values
-from gateway.serve.body import MIB, Hold, Limits, arriving_body, too_large
+from gateway.serve.body import MIB, BodyLimits, Hold, arriving_body, too_large
 from gateway.serve.content_encoding import Decode, gzip_blocks
 from gateway.serve.decompression import Decompression
 
@@ -45,7 +45,9 @@ class Piece(NamedTuple):
     """Number of its first line in what was sent."""
 
 
-async def pieces(request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold) -> AsyncIterator[Piece]:
+async def pieces(
+    request: web.BaseRequest, decode: Decode | None, limits: BodyLimits, hold: Hold
+) -> AsyncIterator[Piece]:
     """The body, piece by piece; *hold* has what is in memory. Raises what `read_body` raises.
 
     Damage behind the first piece (a compressed body cut short) is raised when all that came
@@ -73,7 +75,7 @@ async def pieces(request: web.BaseRequest, decode: Decode | None, limits: Limits
 class Cutter:
     """Cuts a body of lines into pieces; any other body it keeps until its end."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BodyLimits) -> None:
         self.line = 1
         """Number of the next piece's first line."""
         self._limits = limits
@@ -208,7 +210,7 @@ def is_json(text: bytes) -> bool:
 
 
 async def plain_blocks(
-    request: web.BaseRequest, decode: Decode | None, limits: Limits, hold: Hold
+    request: web.BaseRequest, decode: Decode | None, limits: BodyLimits, hold: Hold
 ) -> AsyncIterator[bytes]:
     """The plain body as it comes, each block taken from *hold*.
 
@@ -246,7 +248,7 @@ def undone_block(undone: Decompression) -> tuple[bytes, GatewayError | None]:
     return taken.getvalue(), None
 
 
-async def whole(first: bytes, blocks: AsyncIterator[bytes], limits: Limits) -> bytes:
+async def whole(first: bytes, blocks: AsyncIterator[bytes], limits: BodyLimits) -> bytes:
     """*first* and all that follows it. Raises TooLarge."""
     parts, size = [first], len(first)
     while size <= limits.max_body_bytes:
@@ -258,7 +260,7 @@ async def whole(first: bytes, blocks: AsyncIterator[bytes], limits: Limits) -> b
     raise too_large("the body", limits.max_body_bytes, "max_body_bytes")
 
 
-async def arriving_blocks(request: web.BaseRequest, limits: Limits, hold: Hold) -> AsyncIterator[bytes]:
+async def arriving_blocks(request: web.BaseRequest, limits: BodyLimits, hold: Hold) -> AsyncIterator[bytes]:
     """What is sent, as it comes, each block taken from *hold*."""
     invite(request)
     deadline = asyncio.get_running_loop().time() + limits.body_timeout_s

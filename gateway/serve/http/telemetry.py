@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.common.contract.errors import NothingTaken, UnsupportedMedia
 from gateway.common.contract.intake import Intake, Receipt, Sender
 from gateway.common.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE
-from gateway.serve.answers import Answer
+from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Headers
 from gateway.serve.http.unit_cost import unit_cost_routes
 from gateway.serve.ready_response import JSON_HEADERS
@@ -53,7 +53,7 @@ class JsonManner:
             raise NothingTaken(first["reason"], f"{first['position']}: {first['message']}", body)
         return web.Response(status=HTTPStatus.ACCEPTED, body=orjson.dumps(body), headers=JSON_HEADERS)
 
-    def failure(self, headers: Headers, answer: Answer, message: str, kind: str) -> web.Response:
+    def failure(self, headers: Headers, answer: ErrorAnswer, message: str, kind: str) -> web.Response:
         return web.Response(status=answer.status, body=json_error(message, kind, answer.beside), headers=JSON_HEADERS)
 
 

@@ -28,7 +28,7 @@ from gateway.common.http.repeated_head import RepeatedHead
 from gateway.common.http.repeated_requests import MAX_BYTES, RepeatedRequest
 from gateway.serve.answers import answer_for
 from gateway.serve.authenticator import Headers, sender_of
-from gateway.serve.body import INLINE_S, Limits
+from gateway.serve.body import INLINE_S, BodyLimits
 from gateway.serve.content_encoding import Decode, decoder_for
 from gateway.serve.decompression import Decompression
 from gateway.serve.otlp import SUCCESS
@@ -197,7 +197,7 @@ class TogetherReceiver:
             request.handle_alone(partial(refused, began_s=request.began_s))
 
 
-def plain_bodies(raw: Sequence[bytes], decode: Decode | None, limits: Limits) -> list[bytes]:
+def plain_bodies(raw: Sequence[bytes], decode: Decode | None, limits: BodyLimits) -> list[bytes]:
     """*raw*, decompressed; `UNREAD` for one that is too large or damaged."""
     raw = [body if len(body) <= limits.max_body_bytes else UNREAD for body in raw]
     if decode is None:

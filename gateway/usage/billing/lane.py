@@ -12,7 +12,7 @@ from exporters.clock import Clock
 from exporters.cost_service.billing import DROP_SCOPE, BillingCalls
 from exporters.keyring import no_key_grants
 from exporters.pacing import LaneState
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from gateway.common.contract.billing import MAX_BYTES
 from gateway.common.contract.json_types import Count, Time
 from gateway.common.lane_work import LaneWork
@@ -27,7 +27,7 @@ from spool.record import Batch
 log = structlog.get_logger()
 
 PART_BYTES: Final = MAX_BYTES - 500_000
-LIMITS: Final = Limits(max_records=1, max_bytes=PART_BYTES, in_flight=1, parks_suspects=False)
+LIMITS: Final = BatchLimits(max_records=1, max_bytes=PART_BYTES, in_flight=1, parks_suspects=False)
 SUMMARY_S: Final = 2.0
 """Between two readings of control.db for the status."""
 

@@ -23,7 +23,7 @@ from exporters.clock import Clock
 from exporters.cost_service.billing import BillingCalls
 from exporters.cost_service.doubts import Doubts
 from exporters.pacing import LaneState
-from exporters.pump import Limits, Pump
+from exporters.pump import BatchLimits, Pump
 from gateway.common.contract.billing import CONNECTION_ID
 from gateway.common.contract.errors import BadRecord, ConnectionInUse, Overloaded, StreamMismatch, TooLarge
 from gateway.common.contract.intake import Receipt, Sender
@@ -49,7 +49,7 @@ LARGE_BYTES: Final = 64 * 1024
 FULL_RETRY_S: Final = 60
 SUMMARY_S: Final = 2.0
 """Between two readings of control.db for the status."""
-LIMITS: Final = Limits(max_records=1, max_bytes=MAX_DROP_BYTES, in_flight=1, parks_suspects=False)
+LIMITS: Final = BatchLimits(max_records=1, max_bytes=MAX_DROP_BYTES, in_flight=1, parks_suspects=False)
 OWN_CONNECTION: Final = "this gateway drops to the connection itself (billing.connection): name another one"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from gateway.common.body import Body, Refused
+from gateway.common.body import Body, RefusedValue
 from gateway.common.contract.budgets import Measure
 from gateway.common.contract.currencies import REMEDY, is_currency
 from gateway.common.contract.errors import BadPayload
@@ -21,13 +21,13 @@ _AMOUNT: Final = r"^[0-9]{1,12}(\.[0-9]{1,12})?$"
 
 def _above_zero(text: str) -> str:
     if not Decimal(text):
-        raise Refused("amount: a number above 0 is needed")
+        raise RefusedValue("amount: a number above 0 is needed")
     return text
 
 
 def _known_currency(code: str) -> str:
     if not is_currency(code):
-        raise Refused(f"currency: {REMEDY} is needed")
+        raise RefusedValue(f"currency: {REMEDY} is needed")
     return code
 
 

@@ -25,7 +25,7 @@ from gateway.common.contract.outcomes import Rejection
 from gateway.common.json_bytes import json_bytes
 from gateway.read.json_size import check_json
 from gateway.read.limits import DEFAULT_LIMITS, Meter, ParseLimits, too_many_values
-from gateway.usage.events.faults import Fault, event_mend
+from gateway.usage.events.faults import RecordFault, event_mend
 from gateway.usage.events.json_items import UNREADABLE, json_items
 from gateway.usage.events.unit_cost import BadUnitCost, check_dimensions, check_stream, read_record
 from spool.clock import rfc3339_ms
@@ -255,7 +255,7 @@ def metered_in(record: dict[str, Any], more_dimensions: AbstractSet[str], now_ms
     metadata = record["metadata"]
     stream = metadata.get("stream")
     if stream is None or quantity_in(metadata) is None:
-        raise BadUnitCost(Fault("stream_missing" if stream is None else "value_missing"))
+        raise BadUnitCost(RecordFault("stream_missing" if stream is None else "value_missing"))
     check_stream(stream if isinstance(stream, str) else "")
     kind: Kind = "metric" if metadata.get("element_name") is None else "allocation"
     unit_record = {
@@ -269,7 +269,7 @@ def metered_in(record: dict[str, Any], more_dimensions: AbstractSet[str], now_ms
     else:
         check_dimensions(filters, more_dimensions)
         if any(len(values) != 1 for values in filters.values()):
-            raise BadUnitCost(Fault("filters_not_one_value"))
+            raise BadUnitCost(RecordFault("filters_not_one_value"))
         unit_record["associated_cost"] = {name: values[0] for name, values in filters.items()}
     shape, change = read_record(unit_record, kind, "sum", now_ms, more_dimensions)
     return Metered(stream, shape, change)

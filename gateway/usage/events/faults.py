@@ -102,7 +102,7 @@ _KIND_OF_EVENT: Final = (
 )
 
 
-class Fault(NamedTuple):
+class RecordFault(NamedTuple):
     """One thing that is wrong, and which record it is wrong with."""
 
     code: str

@@ -29,7 +29,7 @@ from gateway.common.contract.unit_cost import (
 )
 from gateway.read.json_size import has_more_values
 from gateway.read.loose_json import place_of, whole_escapes
-from gateway.usage.events.faults import KNOWN, OLDER_ELEMENT, Fault, unknown_field_text
+from gateway.usage.events.faults import KNOWN, OLDER_ELEMENT, RecordFault, unknown_field_text
 from spool.unit_cost import (
     DIGITS,
     EXACT,
@@ -59,7 +59,7 @@ MAX_DIGITS_AWAY = 30
 class BadUnitCost(Exception):
     """Why a request is refused."""
 
-    def __init__(self, fault: Fault, records: int = 0) -> None:
+    def __init__(self, fault: RecordFault, records: int = 0) -> None:
         super().__init__(fault.message)
         self.fault = fault
         self.records = records
@@ -86,7 +86,7 @@ def read_posted(body: bytes, now_ms: int, more_dimensions: AbstractSet[str] = fr
 
     def read(record: object) -> Metered:
         if not isinstance(record, dict):
-            raise BadUnitCost(Fault("invalid_record"))
+            raise BadUnitCost(RecordFault("invalid_record"))
         name = check_stream(record.get(STREAM_IN_RECORD))
         rest = {field: value for field, value in record.items() if field != STREAM_IN_RECORD}
         return Metered(name, *read_record(rest, kind_of_record(rest), "sum", now_ms, more_dimensions))
@@ -108,23 +108,23 @@ def read_shape(body: bytes, more_dimensions: AbstractSet[str] = frozenset()) -> 
     """The shape that *body* gives a stream. Raises BadUnitCost."""
     stated = _json(body)
     if not isinstance(stated, dict) or not stated.keys() <= STREAM_FIELDS:
-        raise BadUnitCost(Fault("invalid_shape"))
+        raise BadUnitCost(RecordFault("invalid_shape"))
     kind = next((known for known in get_args(Kind) if known == stated.get("kind")), None)
     if kind is None:
-        raise BadUnitCost(Fault("invalid_kind"))
+        raise BadUnitCost(RecordFault("invalid_kind"))
     names = stated.get("dimensions") or []
     texts = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
     if not isinstance(names, list) or len(texts) < len(names) or len(names) > MAX_DIMENSIONS:
-        raise BadUnitCost(Fault("invalid_dimensions"))
+        raise BadUnitCost(RecordFault("invalid_dimensions"))
     if not all(is_dimension(name, more_dimensions) for name in names):
-        raise BadUnitCost(Fault("unrecognized_filter"))
+        raise BadUnitCost(RecordFault("unrecognized_filter"))
     return Shape(kind, _granularity(stated, kind), tuple(sorted(names)))
 
 
 def check_stream(name: object) -> str:
     """The name of a stream. Raises BadUnitCost for text that is not one."""
     if not isinstance(name, str) or STREAM_NAME.fullmatch(name) is None:
-        raise BadUnitCost(Fault("invalid_stream"))
+        raise BadUnitCost(RecordFault("invalid_stream"))
     return name
 
 
@@ -134,9 +134,9 @@ def _listed(body: bytes) -> Sequence[object]:
     content = _json(body)
     records = content.get("records") if isinstance(content, dict) else None
     if not isinstance(records, list) or not records:
-        raise BadUnitCost(Fault("invalid_records"))
+        raise BadUnitCost(RecordFault("invalid_records"))
     if len(records) > MAX_RECORDS:
-        raise BadUnitCost(Fault("too_many_records"), len(records))
+        raise BadUnitCost(RecordFault("too_many_records"), len(records))
     return records
 
 
@@ -145,9 +145,9 @@ def _json(body: bytes) -> Any:
         text = whole_escapes(body).decode("utf-8-sig")
         return json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        raise BadUnitCost(Fault("invalid_json", place_of(error))) from error
+        raise BadUnitCost(RecordFault("invalid_json", place_of(error))) from error
     except (ValueError, RecursionError, InvalidOperation) as error:
-        raise BadUnitCost(Fault("invalid_json")) from error
+        raise BadUnitCost(RecordFault("invalid_json")) from error
 
 
 def _no_number(_: str) -> None:
@@ -159,7 +159,7 @@ def read_record(
 ) -> tuple[Shape, Change]:
     """One record; raises BadUnitCost without its position."""
     if not isinstance(record, dict):
-        raise BadUnitCost(Fault("invalid_record"))
+        raise BadUnitCost(RecordFault("invalid_record"))
     _check_fields(record, kind)
     is_delete = operation == "delete"
     granularity = _granularity(record, kind)
@@ -180,7 +180,7 @@ def _check_fields(record: Mapping[str, Any], kind: Kind) -> None:
     unknown = [(number, name) for number, name in enumerate(record, start=1) if name not in KNOWN[kind]]
     if unknown:
         number, name = next((x for x in unknown if x[1] in OURS), unknown[0])
-        raise BadUnitCost(Fault("unknown_field", words=unknown_field_text(number, name, kind)))
+        raise BadUnitCost(RecordFault("unknown_field", words=unknown_field_text(number, name, kind)))
 
 
 def _granularity(record: Mapping[str, Any], kind: Kind) -> Granularity:
@@ -188,12 +188,12 @@ def _granularity(record: Mapping[str, Any], kind: Kind) -> Granularity:
     if value is None:
         if kind == "metric":
             return METRIC_DEFAULT
-        raise BadUnitCost(Fault("missing_granularity"))
+        raise BadUnitCost(RecordFault("missing_granularity"))
     for known in get_args(Granularity):
         if value == known and known in GRANULARITIES[kind]:
             granularity: Granularity = known
             return granularity
-    raise BadUnitCost(Fault("invalid_granularity"))
+    raise BadUnitCost(RecordFault("invalid_granularity"))
 
 
 def time_ms(record: Mapping[str, Any], now_ms: int) -> int:
@@ -203,13 +203,13 @@ def time_ms(record: Mapping[str, Any], now_ms: int) -> int:
     """
     value = record.get("timestamp")
     if value is None:
-        raise BadUnitCost(Fault("missing_timestamp"))
+        raise BadUnitCost(RecordFault("missing_timestamp"))
     time = _time(value) if isinstance(value, str) else None
     if time is None:
-        raise BadUnitCost(Fault("invalid_timestamp"))
+        raise BadUnitCost(RecordFault("invalid_timestamp"))
     ms = int(time.timestamp() * 1000)
     if ms > now_ms + MAX_AHEAD_MS:
-        raise BadUnitCost(Fault("future_timestamp"))
+        raise BadUnitCost(RecordFault("future_timestamp"))
     return ms
 
 
@@ -228,10 +228,10 @@ def _element(record: Mapping[str, Any], *, required: bool) -> str:
     value = record.get("element_name", record.get(OLDER_ELEMENT))
     if value is None:
         if required:
-            raise BadUnitCost(Fault("missing_element_name"))
+            raise BadUnitCost(RecordFault("missing_element_name"))
         return ""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT:
-        raise BadUnitCost(Fault("invalid_element_name"))
+        raise BadUnitCost(RecordFault("invalid_element_name"))
     return value
 
 
@@ -244,12 +244,12 @@ def _filter(
     filter_ = record.get("filter")
     if filter_ is None:
         if required:
-            raise BadUnitCost(Fault("missing_filter"))
+            raise BadUnitCost(RecordFault("missing_filter"))
         return None
     if filter_ == "*":
         return {}
     if not isinstance(filter_, dict) or not all(isinstance(values, list) for values in filter_.values()):
-        raise BadUnitCost(Fault("invalid_filter"))
+        raise BadUnitCost(RecordFault("invalid_filter"))
     check_dimensions(filter_, more_dimensions)
     return filter_
 
@@ -261,7 +261,7 @@ def _associated_cost(
     if costs is None:
         return {} if required else None
     if not isinstance(costs, dict) or not all(isinstance(value, str) and value for value in costs.values()):
-        raise BadUnitCost(Fault("invalid_associated_cost"))
+        raise BadUnitCost(RecordFault("invalid_associated_cost"))
     filter_ = {name: [value] for name, value in costs.items()}
     check_dimensions(filter_, more_dimensions)
     return filter_
@@ -270,14 +270,14 @@ def _associated_cost(
 def check_dimensions(filter_: Mapping[str, Sequence[object]], more_dimensions: AbstractSet[str]) -> None:
     """Raises BadUnitCost for dimensions that are too many, too long, or not known."""
     if len(filter_) > MAX_DIMENSIONS:
-        raise BadUnitCost(Fault("too_many_dimensions"))
+        raise BadUnitCost(RecordFault("too_many_dimensions"))
     for name, values in filter_.items():
         if not is_dimension(name, more_dimensions):
-            raise BadUnitCost(Fault("unrecognized_filter"))
+            raise BadUnitCost(RecordFault("unrecognized_filter"))
         if not 1 <= len(values) <= MAX_VALUES:
-            raise BadUnitCost(Fault("too_many_values"))
+            raise BadUnitCost(RecordFault("too_many_values"))
         if not all(isinstance(value, str) and value for value in values):
-            raise BadUnitCost(Fault("invalid_filter"))
+            raise BadUnitCost(RecordFault("invalid_filter"))
 
 
 def is_dimension(name: str, more_dimensions: AbstractSet[str]) -> bool:
@@ -288,14 +288,14 @@ def is_dimension(name: str, more_dimensions: AbstractSet[str]) -> bool:
 def value_in(value: object, kind: Kind) -> Decimal:
     """The record's value, exactly as it was written. Raises BadUnitCost."""
     if value is None:
-        raise BadUnitCost(Fault("missing_value"))
+        raise BadUnitCost(RecordFault("missing_value"))
     number = _decimal(value)
     if number is None:
-        raise BadUnitCost(Fault("invalid_value"))
+        raise BadUnitCost(RecordFault("invalid_value"))
     if len(number.normalize(EXACT).as_tuple().digits) > DIGITS:
-        raise BadUnitCost(Fault("value_too_long"))
+        raise BadUnitCost(RecordFault("value_too_long"))
     if kind == "allocation" and number <= 0:
-        raise BadUnitCost(Fault("value_not_positive"))
+        raise BadUnitCost(RecordFault("value_not_positive"))
     return number
 
 
@@ -315,5 +315,5 @@ def _decimal(value: object) -> Decimal | None:
 
 def _no_value(record: Mapping[str, Any]) -> Decimal:
     if "value" in record:
-        raise BadUnitCost(Fault("value_in_delete"))
+        raise BadUnitCost(RecordFault("value_in_delete"))
     return ZERO

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from gateway.common.body import Body, Fault
+from gateway.common.body import Body, FieldFault
 from gateway.usage.insights.finding import STATUSES, Status
 
 TITLE_MAX_CHARS: Final = 500
@@ -111,7 +111,7 @@ class _InsightBody(Body):
     """A refusal names the first fault; its code contains the field."""
 
     @classmethod
-    def refusal(cls, faults: Sequence[Fault]) -> Exception:
+    def refusal(cls, faults: Sequence[FieldFault]) -> Exception:
         field, text, is_missing = faults[0]
         if not field:
             return InvalidInsight("body", f"only {', '.join(cls.model_fields)} can be given")

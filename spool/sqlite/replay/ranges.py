@@ -20,7 +20,7 @@ from spool.settling import Position
 from spool.sqlite import rows
 from spool.sqlite.chunks import ChunkRow, insert_chunk
 from spool.sqlite.replay import side_counts
-from spool.sqlite.rows import Limits, Origin
+from spool.sqlite.rows import FreezeLimits, Origin
 
 STRETCH_CHUNKS = 64
 """Chunks that one stretch names at most: what a freeze has to look at."""
@@ -44,7 +44,7 @@ def freeze(
     connection: sqlite3.Connection,
     counters: Counters,
     lane: Lane,
-    limits: Limits,
+    limits: FreezeLimits,
     now_ms: int,
     batch_id: str,
     sent_at: str,
@@ -80,7 +80,7 @@ def freeze(
 
 
 def _take(
-    connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position, limits: Limits
+    connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position, limits: FreezeLimits
 ) -> tuple[list[bytes], Position]:
     """The first records from *lo* on, up to the limits, and where the next one
     is; *hi* when none is left.

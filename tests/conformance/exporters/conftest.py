@@ -33,7 +33,7 @@ from exporters.cost_service.unit_cost import (
 )
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from spool.span_form import RECORD_ID
 from spool.store import LaneStore
@@ -53,7 +53,7 @@ class Case:
 
     name: str
     lane: str
-    limits: Limits
+    limits: BatchLimits
     path: str
     make_record: Callable[[int], bytes]
     numbers_in: Callable[[Seen], list[int]]
@@ -108,7 +108,7 @@ CASES = {
     "ai_telemetry": Case(
         "ai_telemetry",
         "ai_telemetry",
-        Limits(),
+        BatchLimits(),
         "/v2/ai-telemetry/records",
         ai_record,
         lambda seen: [int(record["record_id"], 16) for record in orjson.loads(seen.body)["records"]],
@@ -116,7 +116,7 @@ CASES = {
     "ai_telemetry_otlp": Case(
         "ai_telemetry_otlp",
         "ai_telemetry",
-        Limits(),
+        BatchLimits(),
         "/v2/ai-telemetry/otlp/v1/traces",
         ai_record,
         lambda seen: [number_of(span) for _, span in spans_in(seen)],
@@ -126,7 +126,7 @@ CASES = {
     "usage_events": Case(
         "usage_events",
         "usage_events",
-        Limits(max_records=1, in_flight=8),
+        BatchLimits(max_records=1, in_flight=8),
         "/events/v1/events",
         event_record,
         lambda seen: [int(orjson.loads(seen.body)["metadata"]["event_id"].removeprefix("evt-"))],
@@ -134,7 +134,7 @@ CASES = {
     "unit_cost": Case(
         "unit_cost",
         "unit_cost",
-        Limits(max_records=3000),
+        BatchLimits(max_records=3000),
         "/unit-cost/v1/telemetry/allocation/tokens/replace",
         unit_record,
         lambda seen: [int(record["element_name"].removeprefix("e")) for record in orjson.loads(seen.body)["records"]],

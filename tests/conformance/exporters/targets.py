@@ -24,7 +24,7 @@ from exporters.cost_service.lanes import AiTelemetryExporter, OtlpTelemetryExpor
 from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.file import FileExporter
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from tests.conformance.exporters.conftest import CASES, ai_record, block_nothing, learn_no_base, span_ids_in
 from tests.support.upstream import Reply, Seen, Upstream
 
@@ -42,7 +42,7 @@ LIES = (
 
 class Target(Protocol):
     lane: str
-    limits: Limits
+    limits: BatchLimits
 
     def make_record(self, number: int) -> bytes: ...
 
@@ -171,7 +171,7 @@ class FileTarget:
     """A file on a disk that fails: before, within and after a write."""
 
     lane = "archive"
-    limits = Limits(max_records=10, in_flight=1)
+    limits = BatchLimits(max_records=10, in_flight=1)
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "records.ndjson"
@@ -220,7 +220,7 @@ class ConsoleTarget:
     """A stream that breaks; what stood on it before cannot be taken back."""
 
     lane = "screen"
-    limits = Limits(max_records=10, in_flight=1)
+    limits = BatchLimits(max_records=10, in_flight=1)
 
     def __init__(self) -> None:
         self._stream = BrokenStream()

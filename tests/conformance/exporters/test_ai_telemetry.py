@@ -9,7 +9,7 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.encode import idempotency_key
 from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE, AiTelemetryExporter, UsageEventsExporter
 from exporters.keyring import Keyring, KeySetting
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from tests.conformance.exporters.conftest import CASES, SpoolUnderTest
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
@@ -59,7 +59,7 @@ async def test_a_body_too_large_is_halved_until_it_passes_and_later_ones_are_sma
     upstream.respond = lambda seen: Reply(413) if len(seen.body) > 40_000 else Reply(202)
     records = [CASE.make_record(number) for number in range(3000)]
     await store.put(LANE, records)
-    async with running_pump(store, exporter, clock, limits=Limits(in_flight=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(in_flight=1)) as pump:
         await skip_pauses_until(lambda: pending(store) == 0, pump, clock)
     delivered = [n for seen in upstream.seen if len(seen.body) <= 40_000 for n in CASE.numbers_in(seen)]
     assert sorted(delivered) == list(range(3000))
@@ -147,7 +147,7 @@ async def test_an_event_keeps_its_key_after_silence_where_nothing_else_shows_it_
     upstream.script.extend([Reply(503), Reply(reset="after_reading"), Reply(503), Reply(429), Reply(202)])
     await store.put(events.lane, [events.make_record(1)])
     exporter = UsageEventsExporter(client, repeatable=repeatable)
-    async with running_pump(store, exporter, clock, lane=events.lane, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, lane=events.lane, limits=BatchLimits(max_records=1)) as pump:
         await skip_pauses_until(lambda: store.depth(events.lane).pending == 0, pump, clock)
     keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
     assert len(keys) == 5
@@ -163,7 +163,7 @@ async def test_an_event_that_cannot_be_repeated_is_set_aside_after_an_ambiguous_
     upstream.script.append(Reply(502, body=b"bad gateway"))
     await store.put(events.lane, [events.make_record(1), events.make_record(2)])
     exporter = UsageEventsExporter(client, repeatable=False)
-    limits = Limits(max_records=1, in_flight=1)
+    limits = BatchLimits(max_records=1, in_flight=1)
     async with running_pump(store, exporter, clock, lane=events.lane, limits=limits) as pump:
         await until(lambda: store.depth(events.lane).dead_lettered == 1)
         assert pump.state == "retrying", "an upstream in trouble is given a pause, so that not all of it ends like this"

@@ -16,7 +16,7 @@ from exporters.cost_service.lanes import AI_TELEMETRY_SCOPE
 from exporters.cost_service.liveness import check_liveness
 from exporters.cost_service.preset import preset_with
 from exporters.cost_service.probe import probe_key
-from exporters.http_client import Answer, Endpoint
+from exporters.http_client import Endpoint, HttpAnswer
 from exporters.keyring import Keyring, KeySetting, OutboundKey
 from exporters.secret import Secret
 from tests.support.upstream import Reply, Upstream, running_upstream
@@ -66,7 +66,7 @@ async def test_a_certificate_of_nobody_we_trust_holds_the_lane_and_sees_no_key(t
 
         trusting = CostServiceClient(Endpoint(upstream.base_url, ca_file=certificate), Keyring([]), "gw")
         answer = await trusting.post("/x", b"{}", KEY)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, HttpAnswer)
         assert answer.status == 202
         await trusting.close()
 
@@ -74,7 +74,7 @@ async def test_a_certificate_of_nobody_we_trust_holds_the_lane_and_sees_no_key(t
 async def test_an_endless_answer_is_read_up_to_its_limit_only(client: CostServiceClient, upstream: Upstream) -> None:
     upstream.script.append(Reply(500, body=b"x" * (8 * ERROR_BYTES)))
     answer = await client.post("/x", b"{}", KEY)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HttpAnswer)
     assert len(answer.body) == ERROR_BYTES
 
 
@@ -94,7 +94,7 @@ async def test_cookies_are_neither_kept_nor_sent(keyring: Keyring, upstream: Ups
     client = CostServiceClient(Endpoint(by_name), keyring, "gw")
     upstream.script.append(Reply(202, headers={"Set-Cookie": "a=b; Path=/"}))
     for _ in range(2):
-        assert isinstance(await client.post("/x", b"{}", KEY), Answer)
+        assert isinstance(await client.post("/x", b"{}", KEY), HttpAnswer)
     await client.close()
     assert len(upstream.seen) == 2
     assert all("Cookie" not in seen.headers for seen in upstream.seen)
@@ -105,11 +105,11 @@ async def test_a_proxy_from_the_settings_is_used_and_none_from_the_environment(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     client = CostServiceClient(Endpoint(upstream.base_url), Keyring([]), "gw")
-    assert isinstance(await client.post("/x", b"{}", KEY), Answer)
+    assert isinstance(await client.post("/x", b"{}", KEY), HttpAnswer)
     await client.close()
     async with running_upstream() as proxy:
         through = CostServiceClient(Endpoint(upstream.base_url, proxy=Secret(proxy.base_url)), Keyring([]), "gw")
-        assert isinstance(await through.post("/y", b"{}", KEY), Answer)
+        assert isinstance(await through.post("/y", b"{}", KEY), HttpAnswer)
         await through.close()
         assert [seen.path for seen in proxy.seen] == [f"{upstream.base_url}/y"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from exporters.base import Delivered, Exporter, Hold, NotUnderstood, Refused, Retry
 from exporters.cost_service.client import CostServiceClient
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from spool.record import OWN_LANES
 from tests.conformance.exporters.targets import TARGETS, Target, TargetName, target_named
 from tests.support.durable_spool import DurableSpool
@@ -52,7 +52,7 @@ async def drain(
     spool: DurableSpool, target: Target, exporter: Exporter, clock: ManualClock, *, pending: int = 0
 ) -> None:
     """Run a pump until no more than *pending* are left, then stop it as a shutdown does."""
-    limits = Limits(max_records=min(10, target.limits.max_records), in_flight=target.limits.in_flight)
+    limits = BatchLimits(max_records=min(10, target.limits.max_records), in_flight=target.limits.in_flight)
     async with running_pump(spool, exporter, clock, lane=target.lane, limits=limits) as pump:
         await skip_pauses_until(lambda: spool.depth(target.lane).pending <= pending, pump, clock)
     assert spool._leased[target.lane] == set(), "something stays leased after a stop"

@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from exporters.base import Delivered, Retry
 from exporters.otlp.encode import Encoded, encode_spans, span_of
 from exporters.otlp.exporter import OtlpExporter, OtlpSettings
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from gateway.products.records.source import read_stated
 from gateway.read.otlp_protobuf import decode_traces
@@ -56,7 +56,12 @@ def partial(rejected: int, message: str = "no") -> Reply:
     return Reply(200, {"Content-Type": PROTOBUF}, body.SerializeToString())
 
 
-async def drain(store: SpoolUnderTest, exporter: OtlpExporter, clock: ManualClock, limits: Limits = Limits()) -> Any:  # noqa: B008 - immutable
+async def drain(
+    store: SpoolUnderTest,
+    exporter: OtlpExporter,
+    clock: ManualClock,
+    limits: BatchLimits = BatchLimits(),  # noqa: B008 - immutable
+) -> Any:
     async with running_pump(store, exporter, clock, lane=LANE, limits=limits) as pump:
         await skip_pauses_until(lambda: store.depth(LANE).pending == 0, pump, clock)
     return pump
@@ -134,7 +139,7 @@ async def test_too_large_a_request_is_halved(
 ) -> None:
     upstream.respond = lambda seen: Reply(413) if len(spans_in(seen)) > 10 else Reply(200)
     await store.put(LANE, [record(number) for number in range(100)])
-    await drain(store, exporter, clock, Limits(in_flight=1))
+    await drain(store, exporter, clock, BatchLimits(in_flight=1))
     taken = [number_of(span) for seen in upstream.seen if len(spans_in(seen)) <= 10 for _, span in spans_in(seen)]
     assert sorted(taken) == list(range(100))
 

@@ -30,7 +30,7 @@ from exporters.otlp.grpc_exporter import (
     retry_info_s,
     roots_with,
 )
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from spool.record import Batch
 from tests.conformance.exporters.conftest import CASES, number_of
@@ -288,7 +288,7 @@ async def test_whatever_the_backend_does_everything_arrives_and_nothing_is_burie
     backend.respond = respond
     store = MemorySpool(clock)
     await store.put(LANE, [CASES["ai_telemetry"].make_record(number) for number in range(60)])
-    limits = Limits(max_records=10)
+    limits = BatchLimits(max_records=10)
     async with running_pump(store, exporter, clock, lane=LANE, limits=limits) as pump:
         await skip_pauses_until(lambda: store.depth(LANE).pending == 0, pump, clock)
     assert taken == set(range(60))

@@ -18,7 +18,7 @@ from exporters.cost_service.preset import preset_with
 from exporters.cost_service.unit_cost import UnitCostExporter, UnitCostSettings
 from exporters.http_client import Endpoint
 from exporters.keyring import Keyring
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from spool.record import UNIT_COST, Batch
 from spool.unit_cost import TotalKey
 from tests.support.lane_runs import running_pump, skip_pauses_until, until
@@ -27,7 +27,7 @@ from tests.support.unit_streams import SHAPE, UnitRig, metered, place
 from tests.support.upstream import Reply, Seen, Upstream
 
 BASE = "/unit-cost/v1/telemetry"
-LIMITS = Limits(max_records=3000)
+LIMITS = BatchLimits(max_records=3000)
 
 
 @pytest.fixture

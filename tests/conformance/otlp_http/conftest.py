@@ -10,7 +10,7 @@ import pytest
 from gateway.config.values import TcpAddress
 from gateway.serve.admission import Admission
 from gateway.serve.authenticator import OpenIntakeAuthenticator
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.server import make_server
 from gateway.serve.http.telemetry import telemetry_routes
@@ -29,7 +29,7 @@ async def base_url() -> AsyncIterator[str]:
     intake = RecordingIntake()
     admission = Admission(OpenIntakeAuthenticator(check_host=True))
     routes = RouteTable([*otlp_routes(intake), *telemetry_routes(intake)])
-    receiver = Receiver(routes, admission, Limits(), Cors({ALLOWED_ORIGIN}))
+    receiver = Receiver(routes, admission, BodyLimits(), Cors({ALLOWED_ORIGIN}))
     listener = await listen(runner_for(make_server(receiver)), TcpAddress("127.0.0.1", 0), receiver)
     assert listener is not None
     yield f"http://{listener.address}"

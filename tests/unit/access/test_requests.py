@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.access.errors import InvalidKey
 from gateway.access.key import mint
-from gateway.access.limits import Limits
+from gateway.access.limits import RateLimits
 from gateway.access.record import KeyRecord
 from gateway.access.requests import KeyChange, KeyDeletion, NewKey
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
@@ -140,13 +140,13 @@ def test_any_json_is_a_key_or_is_refused_in_words(fields: dict[str, Any]) -> Non
 
 
 def test_labels_and_limits_of_a_change_are_merged_and_the_rest_stays() -> None:
-    before = key(labels={"team": "search", "stage": "dev"}, limits=Limits(5, 1000))
+    before = key(labels={"team": "search", "stage": "dev"}, limits=RateLimits(5, 1000))
     change = KeyChange.checked(
         {"labels": {"stage": None, "app": "x"}, "limits": {"bytes_per_minute": None}, "by": "b@example.com"}
     )
     after = change.apply(before)
     assert dict(after.labels) == {"app": "x", "team": "search"}
-    assert after.limits == Limits(5, None)
+    assert after.limits == RateLimits(5, None)
     assert (after.name, after.description, after.grant, change.by) == ("sender", "d", READING, "b@example.com")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
-from gateway.access.limits import Limits
+from gateway.access.limits import RateLimits
 from gateway.access.record import NOT_IN_USE, KeyId
 from gateway.access.store import MIGRATIONS, KeyStore
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
@@ -278,7 +278,7 @@ async def test_labels_and_limits_are_kept_edited_and_given_to_authenticated_send
     keys: KeyStore, database: Database, clock: Clock
 ) -> None:
     made, secret = await keys.create(
-        "sender", SENDING, by=MAKER, labels={"team": "search", "app": "x"}, limits=Limits(60, 1024)
+        "sender", SENDING, by=MAKER, labels={"team": "search", "app": "x"}, limits=RateLimits(60, 1024)
     )
     assert list(made.labels) == ["app", "team"]
     assert made.as_json()["limits"] == {"requests_per_minute": 60, "bytes_per_minute": 1024}
@@ -288,8 +288,8 @@ async def test_labels_and_limits_are_kept_edited_and_given_to_authenticated_send
     found = again.authenticate(secret.reveal())
     assert found == made
     await again.close()
-    edited = await keys.edit("sender", by=EDITOR, labels={"team": "ads"}, limits=Limits(None, 5))
-    assert (dict(edited.labels), edited.limits) == ({"team": "ads"}, Limits(None, 5))
+    edited = await keys.edit("sender", by=EDITOR, labels={"team": "ads"}, limits=RateLimits(None, 5))
+    assert (dict(edited.labels), edited.limits) == ({"team": "ads"}, RateLimits(None, 5))
     assert keys.authenticate(secret.reveal()) == edited
     untouched = await keys.edit("sender", by=EDITOR, description="other")
     assert (untouched.labels, untouched.limits) == (edited.labels, edited.limits)
@@ -307,7 +307,7 @@ async def test_labels_that_break_the_rule_are_refused(keys: KeyStore, labels: di
 
 async def test_every_fault_of_a_new_key_is_reported_at_once(keys: KeyStore) -> None:
     with pytest.raises(InvalidKey, match=r"name: .*; scopes: .*; labels.*; limits\.bytes_per_minute"):
-        await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=Limits(1, 0))
+        await keys.create("x", Fixed(frozenset()), by=MAKER, labels={"x": ""}, limits=RateLimits(1, 0))
 
 
 OLD_KEY = (
@@ -322,7 +322,7 @@ async def test_a_file_from_before_labels_and_limits_is_brought_forward(database:
     await database.write(lambda connection: connection.execute(f"INSERT INTO keys VALUES ({OLD_KEY})"))
     store = await open_store(database, clock)
     (key,) = await store.list()
-    assert (key.name, dict(key.labels), key.limits, key.is_legacy) == ("old key", {}, Limits(), False)
+    assert (key.name, dict(key.labels), key.limits, key.is_legacy) == ("old key", {}, RateLimits(), False)
     await store.close()
 
 

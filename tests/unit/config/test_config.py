@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from gateway.cli import passphrase
 from gateway.cli.checking import print_check
 from gateway.common import native
-from gateway.config.draft import ConfigFaults, Fault, expand, parse_draft
+from gateway.config.draft import ConfigFault, ConfigFaults, expand, parse_draft
 from gateway.config.environment import environment_options, misspelt
 from gateway.config.loader import load_config, validated
 from gateway.config.model import Config, OtlpExporter, config_schema, operators_of, refuse_open_intake
@@ -82,7 +82,7 @@ def faults(tmp_path: Path, text: str, **environ: str) -> list[str]:
     return [line_alone(fault) for fault in caught.value.faults]
 
 
-def line_alone(fault: Fault) -> str:
+def line_alone(fault: ConfigFault) -> str:
     """As an operator reads it, with the line alone of its place."""
     if fault.place is None or not fault.place.line:
         return str(fault)

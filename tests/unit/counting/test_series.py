@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.counting.metrics.series import Delta, Report, State, advance
+from gateway.counting.metrics.series import Delta, PointReport, State, advance
 
 
-def cumulative(value: int, time_ns: int, *, start_ns: int = 10, measurements: int = -1) -> Report:
-    return Report(is_delta=False, start_ns=start_ns, time_ns=time_ns, value=value, measurements=measurements)
+def cumulative(value: int, time_ns: int, *, start_ns: int = 10, measurements: int = -1) -> PointReport:
+    return PointReport(is_delta=False, start_ns=start_ns, time_ns=time_ns, value=value, measurements=measurements)
 
 
-def delta(value: int, time_ns: int = 20) -> Report:
-    return Report(is_delta=True, start_ns=10, time_ns=time_ns, value=value, measurements=1)
+def delta(value: int, time_ns: int = 20) -> PointReport:
+    return PointReport(is_delta=True, start_ns=10, time_ns=time_ns, value=value, measurements=1)
 
 
-def added(*reports: Report) -> list[Delta]:
+def added(*reports: PointReport) -> list[Delta]:
     """What each of *reports* of one key adds."""
     state: State | None = None
     steps = []
@@ -84,7 +84,7 @@ class Process:
     start_ns: int
     used: list[int] = field(default_factory=list)
 
-    def exports(self) -> list[Report]:
+    def exports(self) -> list[PointReport]:
         total = 0
         found = []
         for n, value in enumerate(self.used):

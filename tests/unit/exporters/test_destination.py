@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from exporters.base import Delivered, Hold, Outcome, Retry
 from exporters.destination import PROBE_LONGEST_S, SILENCES, Destination
 from exporters.http_client import Endpoint, HttpClient
-from exporters.pump import NO_ANSWER, WATCHDOG_S, Limits, Pump
+from exporters.pump import NO_ANSWER, WATCHDOG_S, BatchLimits, Pump
 from spool.record import Batch
 from tests.support.lane_runs import running_pump, until
 from tests.support.manual_clock import ManualClock
@@ -98,7 +98,7 @@ async def test_lanes_of_a_target_that_is_down_wait_together_and_go_on_together(
     target.answers = False
     for lane in LANES:
         store.add(lane, [b"%d" % number for number in range(20)])
-    limits = Limits(max_records=1)
+    limits = BatchLimits(max_records=1)
     pumps = [
         Pump(lane, store, target, limits=limits, clock=clock, chance=lambda: 0.999, destination=destination)
         for lane in LANES

@@ -10,7 +10,7 @@ import pytest
 from exporters.base import Delivered, Hold, Retry
 from exporters.file import FileExporter
 from exporters.journal import IDS_KEPT, JOURNAL_LONGEST_LINES, LineFile
-from exporters.pump import Limits
+from exporters.pump import BatchLimits
 from spool.record import Batch
 from tests.support.lane_runs import running_pump, until
 from tests.support.manual_clock import ManualClock
@@ -196,7 +196,7 @@ async def test_stops_in_the_middle_of_writing_leave_every_record_once(path: Path
     store = MemorySpool(clock)
     lines = [b'{"n":%d}' % number for number in range(60)]
     store.add("archive", lines)
-    limits = Limits(max_records=3, in_flight=1)
+    limits = BatchLimits(max_records=3, in_flight=1)
     for stops in range(30):
         exporter = FileExporter(path)
         async with running_pump(store, exporter, clock, lane="archive", limits=limits):

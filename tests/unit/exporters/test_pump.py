@@ -8,7 +8,7 @@ import pytest
 
 from exporters.backoff import probe_delay_s
 from exporters.base import Delivered, Hold, NotUnderstood, Outcome, Refused, Retry
-from exporters.pump import WATCHDOG_S, Limits, Pump
+from exporters.pump import WATCHDOG_S, BatchLimits, Pump
 from spool.errors import SpoolError
 from spool.record import Batch
 from spool.store import Refusal
@@ -72,7 +72,7 @@ def drained(store: MemorySpool) -> bool:
 async def test_records_are_delivered_in_order_and_acked(store: MemorySpool, clock: ManualClock) -> None:
     exporter = Scripted()
     store.add(LANE, records(25))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=10, in_flight=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=10, in_flight=1)) as pump:
         await until(lambda: drained(store))
         store.add(LANE, [b"later"])
         await until(lambda: drained(store))
@@ -93,7 +93,7 @@ async def test_no_more_batches_are_under_way_than_allowed(store: MemorySpool, cl
     exporter = Scripted()
     exporter.gate.clear()
     store.add(LANE, records(100))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=10, in_flight=4)):
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=10, in_flight=4)):
         await until(lambda: exporter.under_way == 4)
         exporter.gate.set()
         await until(lambda: drained(store))
@@ -146,7 +146,7 @@ async def test_batches_that_fail_together_are_one_failure(store: MemorySpool, cl
     exporter = Scripted(*[Retry("down", answered=False)] * 4)
     exporter.gate.clear()
     store.add(LANE, records(4))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1), chance=lambda: 0.999) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=1), chance=lambda: 0.999) as pump:
         await until(lambda: exporter.under_way == 4)
         exporter.gate.set()
         await until(lambda: not pump.in_flight)
@@ -245,7 +245,7 @@ async def test_a_batch_that_is_frozen_while_the_lane_closes_is_not_sent(
 
     monkeypatch.setattr(store, "freeze", freeze_slowly)
     store.add(LANE, records(2))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=1)) as pump:
         await until(lambda: exporter.under_way == 1)
         exporter.gate.set()
         await until(lambda: pump.state == "held")
@@ -280,7 +280,7 @@ async def test_a_batch_too_large_is_halved_and_the_size_is_remembered_and_grows_
         )
     )
     store.add(LANE, records(4000, 100))
-    limits = Limits(max_records=1000, max_bytes=100_000, in_flight=1)
+    limits = BatchLimits(max_records=1000, max_bytes=100_000, in_flight=1)
     async with running_pump(store, exporter, clock, limits=limits) as pump:
         await skip_pauses_until(lambda: drained(store), pump, clock)
         refused = [batch for batch in exporter.sent if sum(map(len, batch.records)) > limit_bytes]
@@ -349,7 +349,7 @@ async def test_an_upstream_that_refuses_everything_holds_the_lane_before_the_bac
 async def test_a_success_that_refuses_every_record_counts_for_the_brake(store: MemorySpool, clock: ManualClock) -> None:
     exporter = Scripted(answers=refuse_in_a_success)
     store.add(LANE, records(4000))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=100, in_flight=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=100, in_flight=1)) as pump:
         await until_braked(pump, clock)
         assert len(store.dead_letters(LANE)) == 200, "the third batch is kept"
         exporter.answers = lambda batch: Delivered()
@@ -357,9 +357,9 @@ async def test_a_success_that_refuses_every_record_counts_for_the_brake(store: M
     assert len(exporter.delivered) == 3800
 
 
-@pytest.mark.parametrize("limits", [Limits(max_records=1), Limits(max_records=7), Limits()])
+@pytest.mark.parametrize("limits", [BatchLimits(max_records=1), BatchLimits(max_records=7), BatchLimits()])
 async def test_bad_records_among_good_ones_do_not_hold_the_lane(
-    store: MemorySpool, clock: ManualClock, limits: Limits
+    store: MemorySpool, clock: ManualClock, limits: BatchLimits
 ) -> None:
     is_bad = lambda record: int(record) % 10 != 7  # noqa: E731
     exporter = Scripted(
@@ -381,7 +381,7 @@ async def test_a_probe_moves_on_to_other_batches_and_goes_down_to_one_record(
         answers=lambda batch: refuse(batch) if any(record != b"good" for record in batch.records) else Delivered()
     )
     store.add(LANE, records(60))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=60)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=60)) as pump:
         await until_braked(pump, clock)
         store.add(LANE, [b"good"] * 30 + [b"61"] + [b"good"] * 29)
         await skip_pauses_until(lambda: store.depth(LANE).delivered == 59, pump, clock)
@@ -473,7 +473,7 @@ async def test_a_lane_of_which_no_answer_is_understood_is_held_after_a_few_reque
     exporter = Scripted(answers=lambda batch: UNCLEAR)
     store.add(LANE, records(count))
     started_s = clock.now_s
-    async with running_pump(store, exporter, clock, limits=Limits(in_flight=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(in_flight=1)) as pump:
         await until_held(pump, clock)
         assert len(exporter.sent) <= 16
         assert clock.now_s - started_s <= 1.0 + probe_delay_s(0), "`until_held` may have skipped to the first probe"
@@ -494,7 +494,7 @@ async def test_all_but_the_records_that_are_not_understood_are_delivered_and_not
 ) -> None:
     exporter = Scripted(answers=unclear_of(*bad))
     store.add(LANE, records(20))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=20)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=20)) as pump:
         await skip_pauses_until(lambda: len(exporter.delivered) == 20 - len(bad), pump, clock)
         store.add(LANE, [b"newer"])
         await until_held(pump, clock)
@@ -514,7 +514,7 @@ async def test_batches_under_way_together_are_narrowed_down_one_after_the_other(
     exporter = Scripted(answers=unclear_of(5, 25, 35))
     exporter.gate.clear()
     store.add(LANE, records(40))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=10)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=10)) as pump:
         await until(lambda: exporter.under_way == 4)
         exporter.gate.set()
         await skip_pauses_until(lambda: len(exporter.delivered) == 37, pump, clock)
@@ -553,7 +553,7 @@ async def test_an_operator_makes_dead_letters_of_the_records_that_hold_the_lane_
 ) -> None:
     exporter = Scripted(answers=unclear_of(3, 17, 30))
     store.add(LANE, records(40))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=20)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=20)) as pump:
         for n, number in enumerate((b"3", b"17", b"30")):
             await until_held(pump, clock)
             assert pump.set_aside(store.depth(LANE).pending)
@@ -597,7 +597,7 @@ async def test_a_batch_that_alone_meets_errors_is_split_down_to_the_record_which
             fed += 1
         return pump.holding - pump.in_flight == 1
 
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=8, in_flight=2)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=8, in_flight=2)) as pump:
         await skip_pauses_until(feed_until_alone, pump, clock)
         await skip_pauses_until(lambda: store.depth(LANE).pending == 1, pump, clock)
         assert [batch.records for batch in store.frozen(LANE)] == [(b"7",)]
@@ -656,7 +656,7 @@ async def test_a_stop_gives_what_is_under_way_its_grace(store: MemorySpool, cloc
     exporter = Scripted()
     exporter.gate.clear()
     store.add(LANE, records(4))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=1)) as pump:
         await until(lambda: exporter.under_way == 4)
         stopping = asyncio.create_task(pump.stop(5.0))
         await until(lambda: clock.next_due_s() == 5.0)
@@ -673,7 +673,7 @@ async def test_a_stop_with_the_target_hanging_loses_nothing_and_repeats_under_th
     exporter = Scripted()
     exporter.gate.clear()
     store.add(LANE, records(10))
-    pump = Pump(LANE, store, exporter, limits=Limits(max_records=1), clock=clock, chance=lambda: 0.5)
+    pump = Pump(LANE, store, exporter, limits=BatchLimits(max_records=1), clock=clock, chance=lambda: 0.5)
     running = asyncio.create_task(pump.run())
     await until(lambda: exporter.under_way == 4)
     if way == "stop":
@@ -690,7 +690,7 @@ async def test_a_stop_with_the_target_hanging_loses_nothing_and_repeats_under_th
 
     hung = list(exporter.sent)
     exporter.gate.set()
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)):
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=1)):
         await until(lambda: drained(store))
     assert sorted(exporter.delivered) == records(10)
     again = exporter.sent[len(hung) :]
@@ -710,7 +710,7 @@ async def test_a_stop_waits_for_an_ack_that_is_being_written(clock: ManualClock,
 
     store = SlowSpool(clock)
     store.add(LANE, records(3))
-    pump = Pump(LANE, store, Scripted(), limits=Limits(), clock=clock, chance=lambda: 0.5)
+    pump = Pump(LANE, store, Scripted(), limits=BatchLimits(), clock=clock, chance=lambda: 0.5)
     running = asyncio.create_task(pump.run())
     await until(lambda: store.acking)
     stopping = asyncio.create_task(pump.stop(0.0)) if way == "stop" else None
@@ -737,12 +737,12 @@ async def test_fifty_stops_with_the_target_failing_lose_nothing(
     store.add(LANE, records(40))
     for _ in range(50):
         sends = len(exporter.sent)
-        async with running_pump(store, exporter, clock, limits=Limits(max_records=4)) as pump:
+        async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=4)) as pump:
             await skip_pauses_until(lambda sends=sends: len(exporter.sent) > sends, pump, clock)  # type: ignore[misc]  # the default binds the loop's count
         assert store.leased(LANE) == 0
         assert store.depth(LANE).pending == 40
     exporter.answers = lambda batch: Delivered()
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=4)):
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=4)):
         await until(lambda: drained(store))
     assert Counter(exporter.delivered) == Counter(records(40))
 
@@ -750,7 +750,7 @@ async def test_fifty_stops_with_the_target_failing_lose_nothing(
 async def test_a_refused_batch_that_is_kept_is_given_back_at_a_stop(store: MemorySpool, clock: ManualClock) -> None:
     exporter = Scripted(answers=lambda batch: Refused("schema", "no"))
     store.add(LANE, records(1200))
-    async with running_pump(store, exporter, clock, limits=Limits(max_records=1)) as pump:
+    async with running_pump(store, exporter, clock, limits=BatchLimits(max_records=1)) as pump:
         await skip_pauses_until(lambda: pump.holding - pump.in_flight >= 3, pump, clock)
         assert store.leased(LANE) >= 3
     assert store.leased(LANE) == 0
@@ -849,7 +849,7 @@ async def test_a_dead_lane_leaves_the_others_their_speed(clock: ManualClock) -> 
     for lane in lanes:
         store.add(lane, records(1000))
     pumps = [
-        Pump(lane, store, exporters[lane], limits=Limits(max_records=10), clock=clock, chance=lambda: 0.5)
+        Pump(lane, store, exporters[lane], limits=BatchLimits(max_records=10), clock=clock, chance=lambda: 0.5)
         for lane in lanes
     ]
     tasks = [asyncio.create_task(pump.run()) for pump in pumps]

@@ -9,7 +9,7 @@ from gateway.common.lists.conventions import BadListRequest
 from gateway.common.lists.cursor import sealed
 from gateway.observability import settled_calls
 from gateway.operate.calls import CALL_LIST, listed
-from gateway.operate.operation import Call
+from gateway.operate.operation import OperationCall
 from tests.support.calls import call
 from tests.support.spool_rig import Rig
 
@@ -30,7 +30,7 @@ async def rig(tmp_path: Path) -> Any:
 
 async def page(rig: Rig, **query: object) -> dict[str, Any]:
     pairs = [(name, str(value)) for name, value in query.items()]
-    return await listed(rig.spool, Call(None, query=pairs))
+    return await listed(rig.spool, OperationCall(None, query=pairs))
 
 
 async def walked(rig: Rig, first: dict[str, Any], way: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from gateway.local_service.openapi.document import service_document, service_ope
 from gateway.local_service.service import build_service
 from gateway.observability.metrics import EDGE_OUTCOMES
 from gateway.operate.openapi.document import gateway_document, gateway_openapi
-from gateway.operate.operation import Answer
+from gateway.operate.operation import OperationAnswer
 from gateway.operate.pages import PAGES
 from gateway.operate.registry import OPERATIONS
 from gateway.products.catalogue import SOURCES
@@ -277,7 +277,7 @@ def test_the_outcomes_at_the_edge_are_those_that_are_counted() -> None:
 def test_the_type_of_an_answer_is_what_the_handler_returns() -> None:
     looser = {"status", "createKey", "createKeyOfService", "pingDeviceUpstream"}
     for operation in OPERATIONS:
-        if isinstance(operation.answer, Answer) and not isinstance(operation.answer.kind, dict | None):
+        if isinstance(operation.answer, OperationAnswer) and not isinstance(operation.answer.kind, dict | None):
             is_same = get_type_hints(operation.handler)["return"] == operation.answer.kind
             assert is_same != (operation.id in looser), operation.id
 

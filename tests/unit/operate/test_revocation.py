@@ -26,7 +26,7 @@ from gateway.observability.tap import Tap
 from gateway.operate import service_keys
 from gateway.operate.guard import Row
 from gateway.operate.mcp.route import MCP_ROUTES
-from gateway.operate.operation import AnyOperation, Call
+from gateway.operate.operation import AnyOperation, OperationCall
 from gateway.operate.pages import PAGES
 from gateway.operate.registry import OPERATIONS, AdminStores
 from gateway.operate.server import SITE, admin_app
@@ -76,7 +76,7 @@ class Rig:
         self.unforeseen += 1
 
     def recording(self, operation: AnyOperation) -> AnyOperation:
-        async def handler(_: object, call: Call[Any]) -> dict[str, Any]:
+        async def handler(_: object, call: OperationCall[Any]) -> dict[str, Any]:
             self.carried_out.append(operation.id)
             if self.may_end is not None:
                 await self.may_end.wait()

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gateway.counting.metrics.grouping import fold
-from gateway.counting.metrics.series import Report, advance
+from gateway.counting.metrics.series import PointReport, advance
 from gateway.read.otlp_protobuf import decode_metrics
 from gateway.rules.context import Context, UserPolicy
 from gateway.rules.conventions.metric_tables import metric_table, token_kind
@@ -34,7 +34,7 @@ def records(made: Export, context: Context = CONTEXT) -> list[Record]:
     for point in found.points:
         count = -1 if point.measurements is None else point.measurements
         steps.append(
-            advance(None, Report(point.is_delta, point.start_ns, point.time_ns, point.value, count), NOW_MS)[0]
+            advance(None, PointReport(point.is_delta, point.start_ns, point.time_ns, point.value, count), NOW_MS)[0]
         )
     folded = fold(found, steps, context)
     assert len(found.points) == len(folded.aggregates) + folded.duplicate.total() + folded.suppressed.total()

@@ -7,7 +7,7 @@ import pytest
 from gateway.config.values import Address, TcpAddress
 from gateway.serve.admission import Admission
 from gateway.serve.authenticator import Authenticator, OpenIntakeAuthenticator
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.server import make_server
 from gateway.serve.http.telemetry import telemetry_routes
@@ -43,7 +43,7 @@ async def serve() -> AsyncIterator[Serve]:
     async def start(
         *,
         gate: Authenticator | None = None,
-        limits: Limits | None = None,
+        limits: BodyLimits | None = None,
         base_path: str = "",
         address: Address = ANY_PORT,
         intake: RecordingIntake | None = None,
@@ -54,7 +54,7 @@ async def serve() -> AsyncIterator[Serve]:
     ) -> Served:
         intake = intake or RecordingIntake()
         admission = Admission(gate or OpenIntakeAuthenticator(check_host=True), quotas)
-        limits, cors = limits or Limits(), cors or Cors()
+        limits, cors = limits or BodyLimits(), cors or Cors()
         own = [*otlp_routes(intake), *telemetry_routes(intake), *further(intake)]
         receiver = Receiver(RouteTable(own, base_path), admission, limits, cors, recent=recent)
         listener = await listen(runner_for(make_server(receiver)), address, receiver)

@@ -20,7 +20,7 @@ from gateway.common.contract.errors import Forbidden, Unauthenticated
 from gateway.common.contract.scopes import CATALOGUE, EVENT_SCOPE, HEARTBEAT_SCOPE, Fixed
 from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress
-from gateway.observability.refusals import MAX_ENTRIES, MAX_QUIET, QUIET_MS, Refused
+from gateway.observability.refusals import MAX_ENTRIES, MAX_QUIET, QUIET_MS, RefusedRequests
 from gateway.products.catalogue import SOURCES
 from gateway.serve.assembly import build_gate, build_receiver
 from gateway.serve.authenticator import Authenticator, KeyAuthenticator
@@ -366,7 +366,7 @@ async def test_refusals_are_reported_to_the_operator_by_reason_and_without_what_
 
 def test_refusals_are_bounded_and_logged_now_and_then() -> None:
     now = [0]
-    refused = Refused(lambda: now[0])
+    refused = RefusedRequests(lambda: now[0])
     with capture_logs() as logs:
         for _ in range(5):
             refused.note(401, "no_key", "/v1/traces", "10.0.0.1")
@@ -379,7 +379,7 @@ def test_refusals_are_bounded_and_logged_now_and_then() -> None:
 
 
 def test_one_who_is_refused_everywhere_in_turn_gets_no_line_for_each_request() -> None:
-    refused = Refused(lambda: 0)
+    refused = RefusedRequests(lambda: 0)
     with capture_logs() as logs:
         for _ in range(3):
             for n in range(2 * MAX_ENTRIES):

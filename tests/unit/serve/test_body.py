@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from gateway.common.contract.errors import Overloaded
-from gateway.serve.body import LONGEST_WAIT_S, MIB, Budget, Hold, Limits, arriving_body, decompressed
+from gateway.serve.body import LONGEST_WAIT_S, MIB, BodyLimits, Budget, Hold, arriving_body, decompressed
 from gateway.serve.content_encoding import gzip_blocks
 from tests.conformance.otlp_http.payloads import PROTOBUF, Raw, post, protobuf_body
 from tests.support.otlp_bytes import field
@@ -22,7 +22,7 @@ from tests.unit.serve.conftest import Serve, Served
 Client = aiohttp.ClientSession
 
 LIMIT = 1000
-SMALL = Limits(max_body_bytes=LIMIT, max_decompressed_bytes=LIMIT, max_in_flight_bytes=4 * LIMIT)
+SMALL = BodyLimits(max_body_bytes=LIMIT, max_decompressed_bytes=LIMIT, max_in_flight_bytes=4 * LIMIT)
 
 
 def padded(size: int) -> bytes:
@@ -167,7 +167,7 @@ async def test_a_chunked_body_that_ends_early_leaves_nothing(serve: Serve, clien
 
 
 async def test_a_body_that_does_not_arrive_in_time_is_retryable_and_ends_the_connection(serve: Serve) -> None:
-    served = await serve(limits=Limits(body_timeout_s=0.05))
+    served = await serve(limits=BodyLimits(body_timeout_s=0.05))
     raw = await Raw.connect(served.url)
     await raw.send(post("/v1/traces", padded(LIMIT))[:-1])
     status, headers, _ = await raw.answer()
@@ -266,11 +266,11 @@ async def arrived() -> bytes:
 
     content = SimpleNamespace(readany=readany)
     request: Any = SimpleNamespace(protocol=None, content=content, content_length=None, headers={}, transport=None)
-    return await arriving_body(request, Limits(), Hold(Budget(SIZE)))
+    return await arriving_body(request, BodyLimits(), Hold(Budget(SIZE)))
 
 
 async def inflated() -> bytes:
-    return await decompressed(gzip.compress(bytes(SIZE)), gzip_blocks, Limits(), Hold(Budget(SIZE)))
+    return await decompressed(gzip.compress(bytes(SIZE)), gzip_blocks, BodyLimits(), Hold(Budget(SIZE)))
 
 
 @pytest.mark.parametrize("read", [arrived, inflated])

@@ -17,7 +17,7 @@ from gateway.common.http import http_connection, incoming
 from gateway.common.http.connection_limits import MAX_OPERATORS, shares_of
 from gateway.common.http.http_connection import MAX_FRUITLESS
 from gateway.common.open_files import OPEN_FILES
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from tests.support.polling import HANGS_S, until_true
 from tests.unit.serve.conftest import Serve
 from tests.unit.serve.test_taken_together import opened
@@ -102,7 +102,7 @@ async def until_taken(host: str, port: str) -> None:
 
 
 async def test_a_connection_too_many_is_asked_to_come_again(serve: Serve) -> None:
-    served = await serve(limits=Limits(max_connections=2))
+    served = await serve(limits=BodyLimits(max_connections=2))
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     writers = []
     for _ in range(2):
@@ -132,7 +132,7 @@ async def test_connections_that_show_no_key_leave_room_for_those_that_do(
 ) -> None:
     """Of two that may be open, both are taken."""
     monkeypatch.setattr(incoming, "PATIENCE_S", 0.1)
-    served = await serve(limits=Limits(max_connections=2))
+    served = await serve(limits=BodyLimits(max_connections=2))
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     taken = [await asyncio.open_connection(host, port) for _ in range(2)]
     for _, writer in taken:
@@ -322,7 +322,7 @@ async def test_a_connection_whose_key_was_disabled_is_one_without_a_key_again(
                 raise Unauthenticated("the API key is unknown or disabled")
 
     gate = Gate()
-    served = await serve(gate=gate, limits=Limits(max_connections=2))
+    served = await serve(gate=gate, limits=BodyLimits(max_connections=2))
     host, _, port = served.url.removeprefix("http://").rpartition(":")
     _, kept = await status_of(host, port, POST)
     reader, writer = await asyncio.open_connection(host, port)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gateway.common.contract.errors import TooLarge
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.http.streaming import MANY_SMALL_BYTES, PIECE_BYTES, SMALL_BLOCK_BYTES, Cutter, Piece, is_json
 from tests.support.growth import LEAST_S, cpu_s
 
@@ -14,7 +14,7 @@ LINE = b'{"a":"' + b"x" * 900 + b'"}\n'
 
 def pieces_of(body: bytes, sizes: tuple[int, ...], seed: int) -> list[Piece]:
     """The pieces of *body*, which comes in blocks of these sizes."""
-    cutter, random, at = Cutter(Limits()), Random(seed), 0
+    cutter, random, at = Cutter(BodyLimits()), Random(seed), 0
     found: list[Piece | None] = []
     while at < len(body):
         size = random.choice(sizes)
@@ -52,7 +52,7 @@ def test_pieces_are_the_body_whatever_its_blocks_are(body: bytes, seed: int) -> 
 
 @pytest.mark.parametrize("block", [b"1" * 100, b"1" * (1 << 18)])
 def test_one_line_over_the_limit_is_refused(block: bytes) -> None:
-    cutter = Cutter(Limits(max_decompressed_bytes=2 * PIECE_BYTES))
+    cutter = Cutter(BodyLimits(max_decompressed_bytes=2 * PIECE_BYTES))
     for _ in range(2 * PIECE_BYTES // len(block)):
         cutter.take(block)
     with pytest.raises(TooLarge):

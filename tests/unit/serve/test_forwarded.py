@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 
 from exporters.accounting import Sent, accounted
 from exporters.cost_service.unit_cost import is_gone
-from exporters.http_client import Answer
+from exporters.http_client import HttpAnswer
 from gateway.app import Gateway
 from gateway.common.contract.scopes import Fixed
 from gateway.config.model import Config
@@ -238,7 +238,7 @@ async def test_a_delete_of_a_stream_that_is_not_here_is_done_for_the_gateway_tha
 ) -> None:
     told = await forwarder.ask(SUM.replace("sum", "delete"), {"records": [{"timestamp": "2026-01-05"}]})
     assert (told.status, told.json["error"]["type"]) == (422, "stream_unknown")
-    assert is_gone(Answer(told.status, CIMultiDict(), told.body))
+    assert is_gone(HttpAnswer(told.status, CIMultiDict(), told.body))
 
 
 # ---- devices and liveness

@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.limits import Limits as KeyLimits
+from gateway.access.limits import RateLimits as KeyLimits
 from gateway.access.record import KeyRecord
 from gateway.access.store import KeyStore
 from gateway.common.contract.errors import OverQuota

@@ -21,7 +21,7 @@ from gateway.config.loader import load_config
 from gateway.config.values import TcpAddress, UnixAddress
 from gateway.serve.assembly import build_gate, build_receiver
 from gateway.serve.authenticator import IntakeGate, KeyAuthenticator, OpenIntakeAuthenticator
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.server import make_server
 from gateway.serve.listen import listen, runner_for
@@ -135,7 +135,9 @@ async def test_a_full_spool_asks_the_sender_to_keep_its_data(
 async def test_a_full_spool_and_a_body_over_the_limit_leave_one_line_each_that_says_why(
     serve: Serve, client: Client
 ) -> None:
-    served = await serve(intake=RecordingIntake(fail_with=SpoolFull("full")), limits=Limits(max_body_bytes=len(BODY)))
+    served = await serve(
+        intake=RecordingIntake(fail_with=SpoolFull("full")), limits=BodyLimits(max_body_bytes=len(BODY))
+    )
     with capture_logs() as logs:
         for body in (BODY, BODY, BODY + BODY, BODY + BODY):
             async with client.post(f"{served.url}/v1/traces", data=body, headers={"Content-Type": PROTOBUF}):

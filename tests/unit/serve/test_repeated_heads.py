@@ -18,7 +18,7 @@ from gateway.common.http.http_server import QuietServer
 from gateway.common.http.repeated_head import learned
 from gateway.common.response_bytes import bytes_of
 from gateway.serve.authenticator import Headers
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.forwarded import forwarded_routes
 from spool.errors import SpoolFull
@@ -345,7 +345,7 @@ PING = "/v2/ai-control-plane/devices/one/ping"
         (400, "/v1/traces", JSON, b"{", {}),
         (400, "/v1/logs", PROTOBUF, b"\xff", {}),
         (401, "/v1/traces", PROTOBUF, b"", {"gate": Closed()}),
-        (413, "/v1/traces", PROTOBUF, b"xxx", {"limits": Limits(max_body_bytes=2)}),
+        (413, "/v1/traces", PROTOBUF, b"xxx", {"limits": BodyLimits(max_body_bytes=2)}),
         (415, "/v1/traces", "text/plain", b"", {}),
         (503, "/v1/metrics", PROTOBUF, b"", {"intake": RecordingIntake(fail_with=SpoolFull("full"))}),
         (503, "/v1/metrics", PROTOBUF, b"", {"intake": RecordingIntake(fail_with=ZeroDivisionError())}),

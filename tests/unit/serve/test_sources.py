@@ -20,7 +20,7 @@ from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.products.catalogue import SOURCES
 from gateway.products.source import AnswerKind, Snippet, Source, SourceRead, WayIn
 from gateway.serve.authenticator import Authenticator, KeyAuthenticator
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.source_responses import accepted
 from gateway.serve.http.sources import SourceAccess, source_routes
@@ -64,7 +64,7 @@ def start(serve: Serve) -> Start:
     async def begin(
         gate: Authenticator | None = None,
         access: Mapping[str, SourceAccess] | None = None,
-        limits: Limits | None = None,
+        limits: BodyLimits | None = None,
     ) -> Served:
         def further(*parts: Any) -> list[Route]:
             return source_routes(MADE, access or {}, *parts)
@@ -295,7 +295,7 @@ async def test_gzip_is_known_without_its_header(start: Start, client: Client) ->
         status, answer = await post(client, f"{started.url}/v1/sources/plain", gzip.compress(body))
         assert (status, answer["accepted"]) == (200, body.count(b"{"))
     assert started.receiver.budget.used_bytes == 0
-    small = await start(limits=Limits(max_body_bytes=1000))
+    small = await start(limits=BodyLimits(max_body_bytes=1000))
     assert (await post(client, f"{small.url}/v1/sources/plain", gzip.compress(os.urandom(2000))))[0] == 413
 
 
@@ -323,7 +323,7 @@ async def test_a_long_array_comes_whole(start: Start, client: Client) -> None:
 
 
 async def test_a_body_that_is_neither_lines_nor_small_is_too_large(start: Start, client: Client) -> None:
-    started = await start(limits=Limits(max_body_bytes=2 * MIB, max_decompressed_bytes=2 * MIB))
+    started = await start(limits=BodyLimits(max_body_bytes=2 * MIB, max_decompressed_bytes=2 * MIB))
     line = b'{"pad":"' + b"x" * 3 * MIB + b'"}'
     assert (await post(client, f"{started.url}/v1/sources/plain", line))[0] == 413
     small_then_huge = DOCUMENT + b"\n" + line

@@ -15,15 +15,15 @@ import pytest
 from multidict import CIMultiDict
 
 from benchmarks.bodies import Shape, Template
+from gateway.access.record import BodyLimits as KeyLimits
 from gateway.access.record import KeyRecord
-from gateway.access.record import Limits as KeyLimits
 from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.common.native import NATIVE
 from gateway.fleet.senders.activity import Senders
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.serve.admission import Admission
 from gateway.serve.authenticator import KeyAuthenticator, sender_of
-from gateway.serve.body import Limits
+from gateway.serve.body import BodyLimits
 from gateway.serve.cors import Cors
 from gateway.serve.http.server import make_server
 from gateway.serve.otlp import otlp_routes
@@ -131,7 +131,7 @@ class Held:
 class Gateway:
     """A receiver over a real spool whose clocks stand still."""
 
-    def __init__(self, rig: MetricsRig, limits: Limits, *, together: bool) -> None:
+    def __init__(self, rig: MetricsRig, limits: BodyLimits, *, together: bool) -> None:
         self.rig = rig
         self.keys = Keys()
         self.senders = Senders(rig.clock)
@@ -221,9 +221,9 @@ class Gateway:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, together: bool, limits: Limits | None = None) -> AsyncIterator[Gateway]:
+async def opened(folder: Path, *, together: bool, limits: BodyLimits | None = None) -> AsyncIterator[Gateway]:
     rig = await MetricsRig(folder).open()
-    gateway = Gateway(rig, limits or Limits(), together=together)
+    gateway = Gateway(rig, limits or BodyLimits(), together=together)
     await gateway.connect(CONNECTIONS)
     yield gateway
     await rig.close()
@@ -232,7 +232,7 @@ async def opened(folder: Path, *, together: bool, limits: Limits | None = None) 
 Talk = Callable[[Gateway, Random], Any]
 
 
-async def both_ways(tmp_path: Path, talk: Talk, *, seed: int = 1, limits: Limits | None = None) -> list[int]:
+async def both_ways(tmp_path: Path, talk: Talk, *, seed: int = 1, limits: BodyLimits | None = None) -> list[int]:
     """Compare what *talk* comes to; how many requests each group had."""
     found, groups = [], []
     for together in (True, False):
@@ -361,7 +361,7 @@ async def test_a_budget_that_is_full_within_a_group_refuses_the_rest_alone(tmp_p
         assert b"200" in statuses
         assert b"503" in statuses
 
-    limits = Limits(max_in_flight_bytes=SPAN.body_bytes * 10)
+    limits = BodyLimits(max_in_flight_bytes=SPAN.body_bytes * 10)
     groups = await both_ways(tmp_path, talk, limits=limits)
     assert NATIVE is None or CONNECTIONS in groups
 

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from gateway.access.limits import Limits
+from gateway.access.limits import RateLimits
 from gateway.app import Gateway
 from gateway.common.contract.scopes import EVENT_SCOPE, INGEST_SCOPE, Fixed
 from gateway.config.loader import load_config
@@ -250,7 +250,7 @@ async def test_a_refused_sender_is_answered_before_its_message_came(gateway: Gat
 
 async def test_a_key_over_its_quota_is_asked_to_come_again(gateway: Gateway, channel: Any) -> None:
     made = await gateway.keys.create(
-        "batch", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com", limits=Limits(requests_per_minute=1)
+        "batch", Fixed(frozenset({INGEST_SCOPE})), by="ops@example.com", limits=RateLimits(requests_per_minute=1)
     )
     metadata = [("authorization", made.secret.reveal())]
     assert await called(channel, b"", metadata=metadata) == b""

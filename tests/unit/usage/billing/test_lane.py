@@ -16,7 +16,7 @@ from exporters.clock import SystemClock
 from gateway.common import lane_work
 from gateway.common.storage.database import Database
 from gateway.local_service import web
-from gateway.local_service.call import Answer, Call
+from gateway.local_service.call import ServiceAnswer, ServiceCall
 from gateway.local_service.misbehave import parse_misbehave
 from gateway.usage.billing import lane as lanes
 from gateway.usage.billing.book import BillingBook
@@ -262,7 +262,7 @@ async def test_the_first_body_after_a_start_is_validated_where_the_upstream_offe
     asked: list[str] = []
 
     def noted(route: web.Route) -> web.Route:
-        def operate(connection: sqlite3.Connection, request: Call) -> Answer:
+        def operate(connection: sqlite3.Connection, request: ServiceCall) -> ServiceAnswer:
             asked.append(request.path.rpartition("/")[2])
             return route.operation(connection, request)
 

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.storage.database import Database, scripts_of
-from gateway.operate.operation import Call
+from gateway.operate.operation import OperationCall
 from gateway.operate.usage import show
 from gateway.usage.export.period import period_rows
 from gateway.usage.sums import grains, names, rollups
@@ -382,7 +382,7 @@ async def test_the_interface_asks_in_place_of_the_page(database: Database) -> No
     slow_page = asyncio.create_task(database.read(lambda _: ended.wait(30)))
     try:
         async with asyncio.timeout(HANGS_S):
-            answer = await show(queries, Call(None))
+            answer = await show(queries, OperationCall(None))
         assert answer["usage"] == []
         assert not slow_page.done()
     finally:
@@ -394,10 +394,10 @@ async def test_few_ask_at_once(database: Database) -> None:
     queries = UsageQueries(database, now_ms=lambda: NOW_MS)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(queries.apart())
-        waiting = [asyncio.create_task(show(queries, Call(None))) for _ in range(MAX_ASKERS - 1)]
+        waiting = [asyncio.create_task(show(queries, OperationCall(None))) for _ in range(MAX_ASKERS - 1)]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
-            await show(queries, Call(None))
+            await show(queries, OperationCall(None))
     assert len(await asyncio.gather(*waiting)) == MAX_ASKERS - 1
 
 
