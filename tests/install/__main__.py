@@ -3,6 +3,7 @@ to a delivered call. Needs root for `deb`, `booted`, `container`, `chart` and `c
 network for package registries.
 """
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable
@@ -27,7 +28,9 @@ PARTS: dict[str, Callable[[Path], None]] = {
 
 def main() -> int:
     """Try the named parts, or all; 0 when each ends well."""
-    for name in sys.argv[1:] or PARTS:
+    parser = argparse.ArgumentParser(prog="python -m tests.install", description=__doc__)
+    parser.add_argument("part", nargs="*", choices=(*PARTS, []), metavar="PART", help=f"one of {', '.join(PARTS)}; all")
+    for name in parser.parse_args().part or PARTS:
         print(f"== {name}", flush=True)
         with tempfile.TemporaryDirectory(prefix=f"install-{name}-") as folder:
             PARTS[name](Path(folder))
