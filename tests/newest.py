@@ -15,6 +15,8 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from tests.quick import quick_tests
+
 ROOT: Final = Path(__file__).parent.parent
 ENVIRONMENT: Final = ROOT / "build" / "newest"
 
@@ -35,7 +37,7 @@ def requirements() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code of pytest over *arguments*, or over the quick tests where there are none."""
+    """Exit code of pytest over *arguments*; without any, over what `make quick` runs."""
     asked = sorted(map(unbounded, requirements()))
     python = ENVIRONMENT / "bin" / "python"
     uv = [sys.executable, "-m", "uv"]
@@ -46,7 +48,8 @@ def main(arguments: list[str]) -> int:
     install = [*uv, "pip", "install", "--quiet", "--python", str(python), "--upgrade", "--override", str(overrides)]
     subprocess.run([*install, *asked, "--editable", str(ROOT)], check=True)
     subprocess.run([*uv, "pip", "list", "--python", str(python), "--outdated"], check=True)
-    return subprocess.run([str(python), "-m", "pytest", "-q", "-n", "2", *arguments], check=False).returncode
+    tests = ["-m", "pytest", "-q", "-n", "2", *arguments] if arguments else quick_tests()
+    return subprocess.run([str(python), *tests], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -27,10 +27,15 @@ def slow_files() -> list[str]:
     return [name for name, seconds in durations().items() if seconds > MAX_FILE_S and name.startswith("tests/unit/")]
 
 
+def quick_tests() -> list[str]:
+    """Arguments of Python that run the quick files of `tests/unit`."""
+    ignored = [f"--ignore={name}" for name in slow_files()]
+    return ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "tests/unit", *ignored]
+
+
 def main(arguments: list[str]) -> int:
     began_s = time.monotonic()
-    ignored = [f"--ignore={name}" for name in slow_files()]
-    tests = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "tests/unit", *ignored, *arguments]
+    tests = [sys.executable, *quick_tests(), *arguments]
     tested = subprocess.run(tests, cwd=ROOT, check=False).returncode
     failed = ["pytest"] if tested else []
     for name, command in CHECKS.items():
