@@ -87,7 +87,7 @@ async def test_what_was_found_before_a_restart_is_still_there_and_comes_to_no_se
     await again.note([])
     assert {item["status"] for item in await listed(again)} == {"new"}, "a fresh start knows nothing of them yet"
     await again.note([finding(title="changed")])
-    assert sorted(item["title"] for item in await listed(again)) == ["changed", "as first noted"]
+    assert sorted(item["title"] for item in await listed(again)) == ["as first noted", "changed"]
 
 
 async def test_what_is_gone_is_addressed_and_new_when_it_comes_back(store: InsightStore) -> None:
