@@ -289,7 +289,7 @@ def _why(proof: Proof, part: str, *, is_added: bool) -> str:
         case Proof.TABLE:
             return f"the {whole} {holds}, by the convention's table"
         case Proof.NOTHING:
-            return "the table does not know, and the numbers prove nothing: taken as it is"
+            return f"no table and no number shows whether this {whole} holds the {part}: taken to hold it"
         case _:
             assert_never(proof)
 
