@@ -369,7 +369,12 @@ class SettledReader(Protocol):
 
         Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never
         came that far: then it is not the file that the reader knew. Chunks that every lane has
-        delivered are deleted whether a reader reached them or not.
+        delivered are deleted whether a reader reached them or not, but for `keep_after`.
+        """
+
+    def keep_after(self, lane: Lane, seq: int) -> None:
+        """Keep *lane*'s chunks after *seq*, also when they are delivered and old, until this is
+        called again: a reader has stored nothing of them. While the spool is crowded they go.
         """
 
     async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:

@@ -14,6 +14,7 @@ from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
+from gateway.usage.sums.following import UsageFollower
 from spool.data_dir import make_data_dir
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Spool
@@ -29,10 +30,14 @@ class Stores:
     keys: KeyStore
     devices: DeviceStore
     senders: SenderStore
+    follower: UsageFollower
+    """Opened before anything is sent: what is delivered then stays until it is counted."""
 
 
 async def open_stores(build: Build) -> Stores:
-    """Lock and open the data directory. Raises CannotStart, SpoolError, OSError."""
+    """Lock and open the data directory. Raises CannotStart, SpoolError, DatabaseUnavailable,
+    OSError.
+    """
     config, closing = build.config, build.stack.push_async_callback
     make_data_dir(config.data_dir)
     remove_left(config.data_dir)
@@ -56,4 +61,5 @@ async def open_stores(build: Build) -> Stores:
     closing(devices.close)
     senders = await SenderStore.open(control, build.now_ms)
     closing(senders.close)
-    return Stores(spool, control, prices, price_file, keys, devices, senders)
+    follower = await UsageFollower.open(spool, control, now_ms=build.now_ms)
+    return Stores(spool, control, prices, price_file, keys, devices, senders, follower)

@@ -18,7 +18,6 @@ from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
 from gateway.usage.insights.snapshot import Snapshot
-from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
 
@@ -37,7 +36,7 @@ class Watching:
 async def start_watching(build: Build, stores: Stores, delivering: Delivering, receiver: Receiver) -> Watching:
     """Raises DatabaseUnavailable."""
     config, control, spool, now_ms = build.config, stores.control, stores.spool, build.now_ms
-    follower = await UsageFollower.open(spool, control, now_ms=now_ms)
+    follower = stores.follower
     usage = UsageQueries(control, now_ms=now_ms, follower=follower)
     billing = await start_billing(
         config, build.stack, delivering.delivery.lanes, control, usage, spool.gateway_id, now_ms

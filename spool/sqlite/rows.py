@@ -7,7 +7,7 @@ records from one position up to, not including, another, less those that settlin
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -515,20 +515,26 @@ class Reclaimed(NamedTuple):
 
 
 def reclaim(
-    connection: sqlite3.Connection, received_before_ms: int, now_ms: int, *, most: int, most_bytes: int
+    connection: sqlite3.Connection,
+    received_before_ms: int,
+    now_ms: int,
+    *,
+    most: int,
+    most_bytes: int,
+    kept_after: Mapping[Lane, int],
 ) -> Reclaimed:
     """Delete up to *most* chunks that every lane is done with and that came before
     *received_before_ms*, oldest first.
 
     It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that no one
-    trusts: it is as old as any.
+    trusts: it is as old as any. Chunks of a lane after its number in *kept_after* stay.
     """
     deleted = size_bytes = 0
     for source, floor in floors(connection).items():
         found = connection.execute(
             "SELECT seq, received_ms, coalesce(length(body) + length(facts) + length(links), 0) FROM chunk"
             " WHERE lane=? AND seq<? ORDER BY seq LIMIT ?",
-            (source, floor, most - deleted),
+            (source, min(floor, kept_after.get(source, floor) + 1), most - deleted),
         ).fetchall()
         for seq, received_ms, chunk_bytes in found:
             if received_before_ms <= _whole(received_ms) <= now_ms:

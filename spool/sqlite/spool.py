@@ -143,6 +143,7 @@ class SqliteSpool:
             raise
         self._now_ms = AgeClock(start_ms, monotonic_ms)
         self._noted_ms = start_ms - NOTE_TIME_MS
+        self._kept_after: dict[Lane, int] = {}
         self._gathering = Gathering(next_seq, self._now_ms, asyncio.get_running_loop().call_soon)
         self._room = self.writer.room
         self._drain = Drain(time.monotonic)
@@ -625,9 +626,12 @@ class SqliteSpool:
         settings = self.settings
         crowded = self.is_crowded
         before_ms = now_ms if crowded else now_ms - max(settings.keep_delivered_ms, settings.window_ms)
+        kept_after = {} if crowded else self._kept_after
 
         def reclaim(connection: sqlite3.Connection, _: Counters) -> rows.Reclaimed:
-            return rows.reclaim(connection, before_ms, now_ms, most=RECLAIM_CHUNKS, most_bytes=RECLAIM_BYTES)
+            return rows.reclaim(
+                connection, before_ms, now_ms, most=RECLAIM_CHUNKS, most_bytes=RECLAIM_BYTES, kept_after=kept_after
+            )
 
         share = _Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
         while not share.is_spent:
@@ -689,6 +693,9 @@ class SqliteSpool:
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
         return await self.ask_behind(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+
+    def keep_after(self, lane: Lane, seq: int) -> None:
+        self._kept_after[lane] = seq
 
     async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
         return await self.ask_behind(

@@ -2,8 +2,9 @@
 response.
 
 The spool itself is the journal: sums are written about once a minute, in one commit with the chunk
-they reach through, and later records are read again after a kill. So no record is summed twice, and
-none is missing but those that the spool expired before.
+they reach through, and later records are read again after a kill. The spool keeps them until then,
+also when they are delivered and old. So no record is summed twice, and none is missing but those
+that expired, or that a crowded spool could not keep.
 """
 
 import asyncio
@@ -73,6 +74,7 @@ class UsageFollower:
         follower = cls(spool, database, now_ms)
         follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
         follower._written_seq = follower._through_seq
+        spool.keep_after(AI_TELEMETRY, follower._written_seq)
         return follower
 
     def earlier_ms(self) -> int:
@@ -184,6 +186,7 @@ class UsageFollower:
             if writing.exception() is None:
                 self._counters.add(self._tally.sums)
                 self._tally, self._written_seq = Tally(), self._through_seq
+                self._spool.keep_after(AI_TELEMETRY, self._written_seq)
                 self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
 
 

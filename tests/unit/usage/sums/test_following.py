@@ -19,9 +19,10 @@ from gateway.usage.sums import following, table
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.history import Usage
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.tally import Tally
+from gateway.usage.sums.tally import HOUR_MS, Tally
 from gateway.usage.sums.timespan import TimeRange
 from spool.clock import rfc3339_ms
+from spool.record import AI_TELEMETRY
 from tests.support.calls import call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig, copied
@@ -132,6 +133,23 @@ async def test_what_was_delivered_before_it_was_counted_is_counted_all_the_same(
     await rig.settle()
     assert len(await rig.records()) == 1
     assert sums(await written(follower, database, clock)) == (1, 100)
+
+
+async def test_what_is_delivered_and_old_stays_until_its_sums_are_stored(
+    rig: Rig, database: Database, follower: UsageFollower, clock: Clock
+) -> None:
+    await rig.send(call("a"))
+    await rig.settle()
+    assert len(await rig.records()) == 1
+    clock.now_ms += 72 * HOUR_MS
+    await rig.spool.run_maintenance()
+    await follower.catch_up()  # counted, and not stored
+    await rig.spool.run_maintenance()
+    again = await UsageFollower.open(rig.spool, database, now_ms=clock)
+    assert sums(await written(again, database, clock)) == (1, 100)
+    await rig.spool.run_maintenance()
+    left = await rig.spool.settled_records(AI_TELEMETRY, 0, most_bytes=1000)
+    assert not left.records, "nothing needs it any more"
 
 
 async def test_another_spool_is_counted_from_its_beginning(
