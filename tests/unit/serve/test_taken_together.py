@@ -15,7 +15,7 @@ import pytest
 from multidict import CIMultiDict
 
 from benchmarks.bodies import Shape, Template
-from gateway.access.record import BodyLimits as KeyLimits
+from gateway.access.limits import RateLimits
 from gateway.access.record import KeyRecord
 from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.common.native import NATIVE
@@ -56,7 +56,7 @@ class Keys:
     def authenticate(self, text: str) -> KeyRecord | None:
         if text in self.revoked or text not in {"one", "two", "few"}:
             return None
-        limits = KeyLimits(40, 200_000) if text == "few" else KeyLimits(None, None)
+        limits = RateLimits(40, 200_000) if text == "few" else RateLimits(None, None)
         return KeyRecord(text, text, "", Fixed({INGEST_SCOPE}), "Enabled", "", "", 0, "", 0, None, limits=limits)
 
     def named(self, name: str) -> KeyRecord | None:
