@@ -16,7 +16,7 @@
 5. A name may end with the interface that was called (`gpt-4o:completions`, `_INTERFACES`), which is
    cut off. A response's model with such an end is the request's, copied.
 6. A word that senders write where they know no model, or no response's id (`none`, `unknown`), is
-   absent.
+   absent. So is the operation's name in the place of the request's model.
 """
 
 import re
@@ -89,6 +89,8 @@ _ROUTERS = frozenset({"openrouter", "vercel"})
 
 def drop_placeholders(texts: dict[str, str]) -> None:
     """Rule 6, in place."""
+    if "operation" in texts and texts.get("request_model") == texts["operation"]:
+        del texts["request_model"]
     if PLACEHOLDERS.isdisjoint(texts.values()):
         return
     for field in _IDENTIFYING:

@@ -21,7 +21,7 @@ from gateway.rules.extract import MAX_TEXT_CHARS, Extracted
 from gateway.rules.model_names import are_open, drop_placeholders, place_models
 from gateway.rules.operation import operation
 from gateway.rules.provider import COUNTING_IN, may_think_apart, provider
-from gateway.rules.texts import json_object, text_in
+from gateway.rules.texts import repr_object, text_in
 from gateway.rules.times import time_flags
 from gateway.rules.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, is_assumed, partition
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
@@ -172,7 +172,7 @@ def read_objects(picked: Extracted) -> None:
     texts = picked.texts
     if "raw_usage" in texts:
         add_agreeing(picked, texts.pop("raw_usage"))
-    parameters = json_object(texts.pop("raw_parameters", None))
+    parameters = repr_object(texts.pop("raw_parameters", None))
     if "request_model" not in texts and "model" not in texts:
         model = text_in(parameters, "model", "model_name", "modelId")
         if model is not None:
@@ -182,6 +182,7 @@ def read_objects(picked: Extracted) -> None:
 def read_names(picked: Extracted, convention: Convention, source: Source, *, failed: bool) -> None:
     """Take what the convention's texts hold, and place the names of models."""
     convention.read_texts(picked, failed=failed)
+    read_objects(picked)
     drop_placeholders(picked.texts)
     place_models(picked, source["library"] or "", convention.name, failed=failed)
 
@@ -208,10 +209,15 @@ def called(
     """The operation, its provider, and whether it has no output of its own; a process
     sees few such combinations.
     """
-    name = _DEFAULT_OPERATION if sent_operation is None else operation(sent_operation).name
+    name = _operation_of(model) if sent_operation is None else operation(sent_operation).name
     if not is_name(name):
         name = _DEFAULT_OPERATION
     return name, provider(sent_provider, model, address), name in INPUT_ONLY
+
+
+def _operation_of(model: str | None) -> str:
+    """What a call is whose sender states no operation: models of embeddings are named for it."""
+    return "embeddings" if model is not None and "embed" in model.lower() else _DEFAULT_OPERATION
 
 
 @lru_cache(maxsize=1024)

@@ -253,10 +253,11 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
             read_details(span, picked, reader.pick)
         if reader.convention.read_span is not None:
             reader.convention.read_span(picked, span)
+        is_found = reader.convention.is_generic and complete_found(picked, span, names)
         failed = span.status.code == _STATUS_ERROR
         is_pending = picked.texts.get("span_type") == _PENDING
         outcome = "not_a_call" if is_pending else reader.convention.outcome(picked, span, failed=failed)
-        if outcome != "call":
+        if outcome != "call" and not (is_found and outcome == "undecided"):
             _step(run, span, picked, outcome, scope, made)
             links.append(trace_id + span_id + parent)
         elif not times.FIRST_NS <= (span.start_time_unix_nano or span.end_time_unix_nano) < times.LAST_NS:
@@ -290,6 +291,18 @@ def _find(
     run.out.calls.append(call)
     run.out.unknown_conventions[scope.name] += 1
     return True
+
+
+def complete_found(picked: Extracted, span: Span, names: tuple[str, ...]) -> bool:
+    """Whether a span of which the generic table has no usage states a call in its events or in a
+    text, of which *picked* is completed.
+    """
+    if "input" in picked.counts or "output" in picked.counts:
+        return False
+    found = find_usage(span, names, failed=span.status.code == _STATUS_ERROR)
+    if found is not None:
+        picked.complete(found)
+    return found is not None
 
 
 def pick_who(picked: Extracted, attributes: Attributes, names: tuple[str, ...]) -> None:

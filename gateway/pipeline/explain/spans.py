@@ -21,6 +21,7 @@ from gateway.rules.operation import step_word
 from gateway.rules.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
 from gateway.rules.traces import (
     Reader,
+    complete_found,
     normalise_traces,
     pick_who,
     read_details,
@@ -132,6 +133,8 @@ def _read(sent: Scope, span: Span) -> _Read | None:
         read_details(span, picked, lambda attributes: pick_recorded(attributes, reader.interests, recording, "event"))
     if reader.convention.read_span is not None:
         reader.convention.read_span(picked, span)
+    if reader.convention.is_generic:
+        complete_found(picked, span, names)
     return _Read(reader, picked)
 
 

@@ -4,9 +4,12 @@
 2. Else an attribute that only one convention writes, by `_MARKS`; the smallest number wins.
 3. Else usage in a map or a JSON text under one name, and none under names of
    its own: the generic table.
-4. Else any `gen_ai.` name: OpenTelemetry GenAI.
+4. Else any `gen_ai.` name that is not content: OpenTelemetry GenAI.
 5. Else names that look like usage: the generic table.
-6. Else the span is no AI usage.
+6. Else an input and an output under one path: the generic table, for any path.
+7. Else a name that states the span's kind: the generic table.
+8. Else a `gen_ai.` name of content (`gen_ai.prompt`): OpenTelemetry GenAI.
+9. Else the span is no AI usage.
 """
 
 from typing import Final
@@ -45,6 +48,7 @@ from gateway.rules.conventions.openinference import (
 from gateway.rules.conventions.openlit import is_openlit, openlit
 from gateway.rules.conventions.table import Convention
 from gateway.rules.conventions.vercel_ai import VERCEL_AI
+from gateway.rules.kinds import marks_kind
 
 SCOPES: dict[str, Convention] = {
     "com.anthropic.sdk.python": ANTHROPIC_SDK,
@@ -136,7 +140,22 @@ _MARKS: tuple[tuple[str, Convention], ...] = (
 _NESTED: Final = len(_MARKS)
 _GEN_AI: Final = _NESTED + 1
 _GENERIC: Final = _GEN_AI + 1
-MARKED: tuple[Convention, ...] = (*(convention for _, convention in _MARKS), generic.GENERIC, GEN_AI, generic.GENERIC)
+_KIND: Final = _GENERIC + 1
+_CONTENT: Final = _KIND + 1
+_PAIR: Final = _CONTENT + 1
+MARKED: tuple[Convention, ...] = (
+    *(convention for _, convention in _MARKS),
+    generic.GENERIC,
+    GEN_AI,
+    generic.GENERIC,
+    generic.GENERIC,
+    GEN_AI,
+    generic.PAIRED,
+)
+_CONTENTS: Final = (
+    "gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions",
+)  # fmt: skip
+"""Names that any library writes content under, whatever names it has for the rest."""
 _OWN_NAMES = ("gen_ai.usage.", "llm.usage.", "llm.token_count.")
 _MAX_NAMES = 8192
 _MAX_NAME_CHARS = 128
@@ -145,15 +164,24 @@ _PLAIN: set[str] = set()
 distinguished by one set operation."""
 
 
+def _mark(name: str) -> int:
+    """What an unknown name is a mark of."""
+    if name.startswith("gen_ai."):
+        return _CONTENT if name in _CONTENTS else _GEN_AI
+    if generic.is_usage(name) or name.startswith(("llm.token_count.", "llm.usage.")):
+        return _GENERIC
+    if marks_kind(name):
+        return _KIND
+    return NOT_AI if generic.pair_of(name) is None else _PAIR
+
+
 class _Marks(dict[str, int]):
     """Attribute name -> what it is a mark of, NOT_AI for most; decided once a name,
     remembered within bounds.
     """
 
     def __missing__(self, name: str) -> int:
-        mark = _KNOWN_MARKS.get(name, _GEN_AI if name.startswith("gen_ai.") else NOT_AI)
-        if mark == NOT_AI and (generic.is_usage(name) or name.startswith(("llm.token_count.", "llm.usage."))):
-            mark = _GENERIC
+        mark = _KNOWN_MARKS.get(name, _mark(name))
         if len(self) >= _MAX_NAMES:
             self.clear()
             self.update(_KNOWN_MARKS)
@@ -181,12 +209,16 @@ def by_scope(name: str) -> Convention | None:
 
 
 def by_names(names: tuple[str, ...]) -> Convention | None:
-    """Precedence 2 to 6, from a span's attribute names; None for a span that is no AI usage."""
+    """Precedence 2 to 9, from a span's attribute names; None for a span that is no AI usage."""
     if _PLAIN.issuperset(names):
         return None
     found = min(map(_marks.__getitem__, names), default=NOT_AI)
     if found == _NESTED:
         found = _marks[mark_of(names)]
+    if _GENERIC < found < NOT_AI and generic.are_paired(names):
+        return generic.PAIRED
+    if found == _PAIR:
+        return None
     return None if found == NOT_AI else MARKED[found]
 
 

@@ -21,7 +21,13 @@ def _usage(*words: str) -> tuple[str, ...]:
 
 NAMES: dict[str, tuple[str, ...]] = {
     # what was called
-    "operation": ("gen_ai.operation.name", "llm.request.type", "gen_ai.span.kind", "fi.span.kind"),
+    "operation": (
+        "gen_ai.operation.name",
+        "llm.request.type",
+        "gen_ai.request.type",
+        "gen_ai.span.kind",
+        "fi.span.kind",
+    ),
     "run_id": ("gen_ai.thread.run.id",),
     "step_kind": ("traceloop.span.kind",),
     "span_type": ("logfire.span_type",),
@@ -249,7 +255,7 @@ _PARTS = {
     for word in words.split()
 }
 _SUMS = re.compile(r"total|session|aggregat|cumulat|turn|context", re.IGNORECASE)
-_OBJECT = re.compile(r"(?:[\w-]+\.)+(?:token_?)?usage(?:_?metadata)?", re.ASCII | re.IGNORECASE)
+_OBJECT = re.compile(r"(?:[\w-]+\.)+(?:(?:token_?)?usage(?:[._]?metadata)?|metrics)", re.ASCII | re.IGNORECASE)
 
 
 def part_of_usage(name: str) -> str | None:
@@ -293,5 +299,7 @@ def kind_of(field: str) -> int:
     return FIRST if field == "finish_reason" else TEXT
 
 
-NEUTRAL = frozenset({"address", "region", "error_type", "request_id", "batch", "model", "deployment", "span_type"})
+NEUTRAL = frozenset(
+    {"address", "region", "error_type", "request_id", "batch", "model", "deployment", "span_type", "stated_kind"}
+)
 """Fields that any span may have: alone they are no mark of AI."""

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 from gateway.read.view import Span
 from gateway.rules.conventions import shared, who
-from gateway.rules.extract import COUNT, NO_INTEREST, OTHER, RAW, WHO, AttributeTable, Extracted, Interest
+from gateway.rules.extract import COUNT, NO_INTEREST, OTHER, RAW, TEXT, WHO, AttributeTable, Extracted, Interest
+from gateway.rules.kinds import KIND, by_kind, states_kind
 from gateway.rules.operation import Outcome, operation
 from gateway.rules.usage import Basis
 
@@ -53,24 +54,43 @@ def by_operation(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
 
 
 def _by_contents(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
-    """A response makes a call.
-
-    So does usage, unless the span is named for an agent or another step (older agent
-    frameworks sum their calls up under the names of a call, without an operation), or its
-    unknown operation names no model. A span that failed is a call when it names provider
-    and model, since an error ends both early. A lone request model is none: gateways put
-    it on their routing and cache spans.
+    """A step by its kind is none. A response makes a call, and so does usage, unless the span is
+    named for an agent or another step: older agent frameworks sum their calls up under the names of
+    a call, without an operation.
     """
-    texts, counts = picked.texts, picked.counts
+    texts = picked.texts
+    kind = by_kind(texts[KIND]) if KIND in texts else "undecided"
+    if kind == "not_a_call":
+        return kind
     if "response_id" in texts or "response_model" in texts:
         return "call"
+    if kind == "call":
+        return _by_kind(picked, failed=failed)
     if _STEP_SPAN.search(span.name):
         return "not_a_call"
+    return _by_usage(picked, failed=failed)
+
+
+def _by_usage(picked: Extracted, *, failed: bool) -> Outcome:
+    """Usage makes a call, unless an unknown operation names no model. A span that failed is a call
+    when it names provider and model, since an error ends both early. A lone request model is none:
+    gateways put it on their routing and cache spans.
+    """
+    texts, counts = picked.texts, picked.counts
     if "input" in counts or "output" in counts:
         return "call" if "operation" not in texts or "request_model" in texts or "model" in texts else "not_a_call"
     if "finish_reason" in texts or (failed and "provider" in texts and "request_model" in texts):
         return "call"
     return "undecided"
+
+
+def _by_kind(picked: Extracted, *, failed: bool) -> Outcome:
+    """Of a span that states that it is a model's call: it failed, or has usage, or names its model.
+    One without any of these prepares a call.
+    """
+    texts, counts = picked.texts, picked.counts
+    is_call = failed or "input" in counts or "output" in counts or "request_model" in texts or "model" in texts
+    return "call" if is_call else "undecided"
 
 
 def inclusive(_picked: Extracted, _version: str, _provider: str | None) -> Basis:
@@ -160,11 +180,13 @@ def usage_rule(name: str) -> Interest:
     """Names that no table knows: cache and reasoning of usage, users and sessions are found by the
     end of the name, other numbers of usage are kept by it, all else is left unread.
     """
+    if states_kind(name):
+        return (KIND, _OWN_RANK, TEXT)
+    if shared.is_usage_object(name):
+        return ("raw_usage", _OWN_RANK, RAW)
     if shared.is_unknown_usage(name):
         part = shared.part_of_usage(name)
         return (name, 0, OTHER) if part is None else (part, _OWN_RANK, COUNT)
-    if shared.is_usage_object(name):
-        return ("raw_usage", _OWN_RANK, RAW)
     field = who.stated_by(name)
     return NO_INTEREST if field is None else (field, _OWN_RANK, WHO)
 

@@ -81,7 +81,7 @@ ANYWHERE: dict[str, tuple[str, ...]] = _DEFINED
 """Those that mean the same on a span of any library."""
 
 _OWN: Final = re.compile(
-    r"(?:[\w-]+\.)+(?:association[._]?properties\.(?P<field>user|session)[._]?id|(?P<session>(?:session|conversation)\.id))"
+    r"(?:[\w-]+\.)+(?:association[._]?properties\.(?P<field>user|session)[._]?id|(?P<session>(?:session|conversation)[._]id)|(?P<user>(?:end_?)?user_id))"
     r"|(?P<bare>conversation\.id)",
     re.ASCII,
 )
@@ -95,4 +95,4 @@ def stated_by(name: str) -> str | None:
     found = None if name.startswith(_NOT_OURS) else _OWN.fullmatch(name)
     if found is None:
         return None
-    return found["field"] or "session"
+    return found["field"] or ("user" if found["user"] else "session")

@@ -47,6 +47,8 @@ TWO_REPORTS_OF_ONE_CALL = {
     "otlp/openllmetry-langchain/lc_anthropic": 2,
     "otlp/pydantic-ai/anthropic": 2,
     "otlp/traceloop-sdk/messages": 2,
+    "otlp/agentops/calls": 15,
+    "otlp/langwatch/calls": 6,
     "otlp/ag2-1.2/anthropic": 3,
     "otlp/ag2-1.2/chat": 2,
     "otlp/haystack/own_chat": 2,
@@ -72,7 +74,21 @@ BY_THE_LEDGER = {
 }
 """Scenario -> why its reports are right only together."""
 
-OWN_RESOURCE = {"otlp/voltagent/tools", "otlp/monocle/chat", "otlp/ax/chat"}
+OWN_RESOURCE = {
+    "otlp/voltagent/tools",
+    "otlp/monocle/chat",
+    "otlp/ax/chat",
+    "otlp/agentops/calls",
+    "otlp/azure-ai-inference/calls",
+    "otlp/effect-ai/calls",
+    "otlp/guardrails/calls",
+    "otlp/honeyhive/calls",
+    "otlp/judgeval/calls",
+    "otlp/laminar/calls",
+    "otlp/langwatch/calls",
+    "otlp/promptflow/calls",
+    "otlp/trulens/calls",
+}
 """Their libraries make the resource themselves."""
 
 
