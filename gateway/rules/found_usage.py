@@ -2,7 +2,8 @@
 have no names of any convention. Pure, bounded.
 
 1. Attributes of an event are read by the generic table: `response.raw.usage.prompt_tokens`. An
-   event with input and output makes the span a call.
+   event with input and output makes the span a call. Of several with the same input, as a stream
+   reports them, the one with the most output counts.
 2. Attributes that are a provider's answer piece by piece (`response.raw.id`, `.model`, `.choices`)
    state its id and the model that answered, with usage or without.
 3. A text under a name that speaks of an answer is read by its shape
@@ -13,7 +14,7 @@ have no names of any convention. Pure, bounded.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -103,8 +104,19 @@ def _read_events(picked: Extracted, span: Span, *, failed: bool) -> bool:
         if is_named or is_answer or has_usage:
             _read_model(found, attributes, names)
             picked.complete(found)
+        if has_usage and is_further(found.counts, picked.counts):
+            picked.counts.update(found.counts)
         is_call = is_call or has_usage or is_answer or (failed and is_named and "request_model" in found.texts)
     return is_call
+
+
+def is_further(counts: Mapping[str, int], before: Mapping[str, int]) -> bool:
+    """Whether *counts*, input and output of an event, are the first, or those of a stream that has
+    come further than *before*: of the same input, with more output.
+    """
+    if "input" not in before:
+        return True
+    return counts["input"] == before["input"] and counts["output"] > before.get("output", 0)
 
 
 def _first_events(span: Span) -> Iterator[Event]:

@@ -42,7 +42,7 @@ from gateway.rules.extract import (
     pick_planned,
 )
 from gateway.rules.fingerprint import fingerprint, scope_fingerprint
-from gateway.rules.found_usage import FOUND, entities_of, find_usage, texts_of
+from gateway.rules.found_usage import FOUND, entities_of, find_usage, is_further, texts_of
 from gateway.rules.operation import Outcome
 from gateway.rules.record import call_record, error_name, event_record_id, title
 from gateway.rules.record_spans import stated_record
@@ -321,7 +321,7 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
         found = pick_event(event.attributes)
         if event.name == DETAILS:
             picked.complete(found)
-        elif "input" in found.counts and "output" in found.counts and "input" not in picked.counts:
+        elif "input" in found.counts and "output" in found.counts and is_further(found.counts, picked.counts):
             picked.counts.update(found.counts)
 
 

@@ -203,7 +203,7 @@ def explained(words: set[str]) -> Explanation:
 
 def stated_value(word: str) -> Any:
     kind = kind_of(word)
-    return 7 if kind == COUNT else 1.0 if kind == NUMBER else {"currency": "EUR", HIT: "true"}.get(word, "v-1")
+    return 7 if kind == COUNT else 1.0 if kind == NUMBER else {"currency": "EUR", HIT: "true"}.get(word, f"v-{word}")
 
 
 STATED: Final = {

@@ -40,6 +40,7 @@ from gateway.counting.calls.agreement import (
     lacks_cache,
     same_model,
     same_usage,
+    states_usage,
 )
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest, rank
 from gateway.rules.call import LOG, REPEAT, UNFINISHED
@@ -554,9 +555,11 @@ def is_covered(members: Sequence[Member], below: Sequence[CallDigest]) -> bool:
     """Whether the calls *below* account for all that the call above them states it used.
 
     They must be of its model, unless both whole counts are exactly theirs: then the
-    model only has another name.
+    model only has another name. So it has where the call above failed and states no usage.
     """
     fact = fullest(members)[0].fact
+    if fact.marks & FAILED and not states_usage(fact):
+        return True
     if (
         fact.input_tokens >= 0
         and fact.output_tokens > 0

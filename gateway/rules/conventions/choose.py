@@ -6,12 +6,13 @@
    its own: the generic table.
 4. Else any `gen_ai.` name that is not content: OpenTelemetry GenAI.
 5. Else names that look like usage: the generic table.
-6. Else an input and an output under one path: the generic table, for any path.
-7. Else a name that states the span's kind: the generic table.
-8. Else a `gen_ai.` name of content (`gen_ai.prompt`): OpenTelemetry GenAI.
-9. Else the span is no AI usage.
+6. Else an input and an output under one path, or a name that states the span's kind: the generic
+   table, for any path.
+7. Else a `gen_ai.` name of content (`gen_ai.prompt`): OpenTelemetry GenAI.
+8. Else the span is no AI usage.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from gateway.rules.conventions import gateways, generic, openllmetry
@@ -148,9 +149,9 @@ MARKED: tuple[Convention, ...] = (
     generic.GENERIC,
     GEN_AI,
     generic.GENERIC,
-    generic.GENERIC,
+    generic.ANYWHERE,
     GEN_AI,
-    generic.PAIRED,
+    generic.ANYWHERE,
 )
 _CONTENTS: Final = (
     "gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions",
@@ -209,17 +210,26 @@ def by_scope(name: str) -> Convention | None:
 
 
 def by_names(names: tuple[str, ...]) -> Convention | None:
-    """Precedence 2 to 9, from a span's attribute names; None for a span that is no AI usage."""
+    """Precedence 2 to 8, from a span's attribute names; None for a span that is no AI usage."""
     if _PLAIN.issuperset(names):
         return None
     found = min(map(_marks.__getitem__, names), default=NOT_AI)
     if found == _NESTED:
         found = _marks[mark_of(names)]
     if _GENERIC < found < NOT_AI and generic.are_paired(names):
-        return generic.PAIRED
+        return generic.ANYWHERE
     if found == _PAIR:
         return None
     return None if found == NOT_AI else MARKED[found]
+
+
+def speak_of_ai(names: Collection[str]) -> bool:
+    """Whether a log's names are of usage or content of AI. What a span's names may state by their
+    kind, or by an input and an output under any path, is the business of an application in a log.
+    """
+    return not _PLAIN.issuperset(names) and any(
+        mark <= _GENERIC or mark == _CONTENT for mark in map(_marks.__getitem__, names)
+    )
 
 
 def mark_of(names: tuple[str, ...]) -> str:

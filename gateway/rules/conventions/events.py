@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from gateway.read.view import Attributes, LogRecord
 from gateway.rules.conventions import event_tables as tables
-from gateway.rules.conventions.choose import by_names, by_scope
+from gateway.rules.conventions.choose import by_scope, speak_of_ai
 from gateway.rules.conventions.gen_ai import GEN_AI
 from gateway.rules.conventions.generic import GENERIC
 from gateway.rules.conventions.table import Convention
@@ -179,7 +179,7 @@ def choose_event(record: LogRecord, names: tuple[str, ...], scope: str) -> Chose
     named = _by_name(_body_name(record), scope) if not sent or scope.startswith(_CLAUDE_CODE_SCOPE) else None
     if named is not None:
         return named
-    if scope.startswith(_STEP_SCOPES) or by_names(names) is None:
+    if scope.startswith(_STEP_SCOPES) or not speak_of_ai(names):
         return "ignored"
     return "not_a_call" if any(name.startswith(_TOTALS) for name in names) else GENERIC_EVENT
 

@@ -3,9 +3,9 @@ names like the known ones.
 
 1. A name is read by its last word (`my.llm.usage.promptTokens` -> input), if its path speaks of
    usage, tokens or an LLM. Limits, and sums over several calls, are never read.
-2. Under a path that speaks of nothing (`acme_metadata.prompt_tokens`) the words are read where an
-   input and an output stand together under one path. They make a call if the stated total is their
-   sum, or the span names a model or states that it is a model's call.
+2. Under a path that speaks of nothing (`acme_metadata.prompt_tokens`) the words are read where the
+   span states its kind, or an input and an output stand together under one path. They make a call
+   if the stated total is their sum, or the span names a model or states that it is a model's call.
 3. Usage may also stand in a map, or in a JSON text, under one of the names of `NESTED`; its names
    are read in the same way.
 4. An input whose name says that the cache is left out (`non_cached_input_tokens`) is completed by
@@ -178,8 +178,7 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """
     decided = by_operation(picked, span, failed=failed)
     texts, counts = picked.texts, picked.counts
-    is_stated = "operation" in texts or (KIND in texts and by_kind(texts[KIND]) == "call")
-    if decided == "not_a_call" or (decided == "call" and is_stated):
+    if decided == "not_a_call" or (decided == "call" and _is_stated(picked)):
         return decided
     has_model = not _MODELS.isdisjoint(texts)
     if ("input" in counts and "output" in counts) or (("input" in counts or "output" in counts) and has_model):
@@ -187,14 +186,19 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     return "undecided"
 
 
-def paired_outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
+def outcome_anywhere(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """The same, where the total or a model shows that the numbers are of one call (rule 2)."""
     decided = outcome(picked, span, failed=failed)
     texts, counts = picked.texts, picked.counts
-    if decided != "call" or "operation" in texts or KIND in texts or not _MODELS.isdisjoint(texts):
+    if decided != "call" or _is_stated(picked) or not _MODELS.isdisjoint(texts):
         return decided
     is_sum = counts.get("total") == counts.get("input", 0) + counts.get("output", 0)
     return "call" if is_sum else "undecided"
+
+
+def _is_stated(picked: Extracted) -> bool:
+    """Whether an operation, or the kind of a model's call, is stated."""
+    return "operation" in picked.texts or (KIND in picked.texts and by_kind(picked.texts[KIND]) == "call")
 
 
 def read_span(picked: Extracted, _span: Span) -> None:
@@ -237,7 +241,7 @@ class _Generic(Convention):
         return AttributeTable(Convention.interests(self), rule)
 
 
-class _Paired(Convention):
+class _Anywhere(Convention):
     """The same under any path."""
 
     def interests(self) -> AttributeTable:
@@ -248,10 +252,10 @@ _OWN = {RAW_NESTED: NESTED, RAW_METADATA: ("metadata",)}
 GENERIC = _Generic(
     "generic", own=_OWN, outcome=outcome, basis=basis, read_span=read_span, read_texts=read_texts, is_generic=True
 )
-PAIRED = _Paired(
+ANYWHERE = _Anywhere(
     "generic",
     own=_OWN,
-    outcome=paired_outcome,
+    outcome=outcome_anywhere,
     basis=basis,
     read_span=read_span,
     read_texts=read_texts,

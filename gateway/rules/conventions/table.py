@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from gateway.read.view import Span
 from gateway.rules.conventions import shared, who
 from gateway.rules.extract import COUNT, NO_INTEREST, OTHER, RAW, TEXT, WHO, AttributeTable, Extracted, Interest
-from gateway.rules.kinds import KIND, by_kind, states_kind
+from gateway.rules.kinds import KIND, by_kind, is_llm, states_kind
 from gateway.rules.operation import Outcome, operation
 from gateway.rules.usage import Basis
 
@@ -85,11 +85,13 @@ def _by_usage(picked: Extracted, *, failed: bool) -> Outcome:
 
 
 def _by_kind(picked: Extracted, *, failed: bool) -> Outcome:
-    """Of a span that states that it is a model's call: it failed, or has usage, or names its model.
-    One without any of these prepares a call.
+    """Of a span that states that it is a model's call: it has usage, or it failed and names its
+    model or can be nothing else. One without usage prepares a call, or is around one.
     """
     texts, counts = picked.texts, picked.counts
-    is_call = failed or "input" in counts or "output" in counts or "request_model" in texts or "model" in texts
+    if "input" in counts or "output" in counts or "finish_reason" in texts:
+        return "call"
+    is_call = failed and ("request_model" in texts or "model" in texts or is_llm(texts[KIND]))
     return "call" if is_call else "undecided"
 
 

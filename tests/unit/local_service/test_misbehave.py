@@ -82,7 +82,7 @@ async def test_a_failing_answer_is_replayed_under_its_idempotency_key_like_any_o
         replies = [await client.post(INGEST, ai_envelope(ai_record(key)), {"Idempotency-Key": key}) for _ in range(6)]
         return {reply.status for reply in replies}
 
-    seen = [await statuses(str(number)) for number in range(12)]
+    seen = [await statuses(str(number)) for number in range(24)]
     assert all(len(each) == 1 for each in seen)
     assert set.union(*seen) == {202, 500}
 

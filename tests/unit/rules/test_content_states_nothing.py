@@ -22,6 +22,8 @@ SPANS: dict[str, dict[str, Any]] = {
         "mlflow.spanType": '"CHAT_MODEL"',
         "mlflow.chat.tokenUsage": '{"input_tokens": 2003, "output_tokens": 1009}',
     },
+    "acme.output": {"acme.usage.prompt_tokens": 2003, "acme.usage.completion_tokens": 1009},
+    "acme.input": {"acme.usage.prompt_tokens": 2003, "acme.usage.completion_tokens": 1009},
     "mlflow.spanInputs": {"mlflow.spanType": '"CHAT_MODEL"'},
     "langfuse.observation.output": {
         "langfuse.observation.type": "generation",

@@ -7,7 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.rules.spans import normalised, record_of
+from gateway.read.otlp_protobuf import decode_traces
+from gateway.rules.conventions.choose import by_names, speak_of_ai
+from gateway.rules.traces import normalise_traces
+from tests.unit.rules.spans import CONTEXT, key_values, normalised, record_of, request
 
 CANARY = "CANARY-9Z"
 OWN = {"acme_meta.prompt_tokens": 2003, "acme_meta.completion_tokens": 1009}
@@ -35,9 +38,19 @@ def test_a_protocols_kind_states_nothing(name: str) -> None:
     assert (out.calls, out.ignored) == ([], 1)
 
 
+@pytest.mark.parametrize("kind", ["chat", "model", "completion", "inference"])
+def test_a_failed_span_of_a_kind_that_other_work_has_too_needs_a_model(kind: str) -> None:
+    assert normalised({"acme.span.type": kind}, scope="acme", status=2, exception="KeyError").calls == []
+    assert record_of({"acme.span.type": kind, "acme.model": "gpt-4o"}, scope="acme", status=2)["status"] == "error"
+
+
 def test_a_span_of_no_kind_of_ai_is_ignored() -> None:
     out = normalised({"acme.span.type": "function", "acme.output": f"{CANARY} 5"}, scope="acme")
     assert (out.calls, out.ignored) == ([], 1)
+
+
+def test_a_span_around_a_call_that_names_another_model_is_none() -> None:
+    assert normalised({"acme.span.type": "llm", "acme.model": "smart"}, scope="acme").calls == []
 
 
 def test_the_kind_completes_what_the_text_of_an_answer_states() -> None:
@@ -166,3 +179,27 @@ def test_users_and_sessions_of_a_librarys_own_names_are_found() -> None:
     foreign = {"gen_ai.response.id": "r-1", "aws.session_id": "s-7", "db.user_id": "u-7"}
     who = record_of(foreign, scope="acme")["attribution"]
     assert (who.get("session"), who.get("user")) == (None, None)
+
+
+def test_of_the_events_of_a_stream_the_furthest_counts() -> None:
+    message = request({"acme.span.type": "llm", "acme.llm.model": "gpt-4o"}, scope="acme")
+    for output in (1, 500, 1009, 20):
+        event = message.resource_spans[0].scope_spans[0].spans[0].events.add(name="chunk")
+        event.attributes.extend(key_values({"prompt_tokens": 2003, "completion_tokens": output}))
+    (call,) = normalise_traces(decode_traces(message.SerializeToString()), CONTEXT).calls
+    assert (call.record["usage"]["input_tokens"], call.record["usage"]["output_tokens"]) == (2003, 1009)
+
+
+def test_an_applications_log_of_tokens_under_any_path_is_no_call() -> None:
+    for names in (("acme_meta.prompt_tokens", "acme_meta.completion_tokens"), ("acme.span.type",)):
+        assert by_names(names) is not None
+        assert not speak_of_ai(names)
+
+
+@pytest.mark.parametrize("part", ["a_", "a-", "a.", "span_", "._", "session_", "usage."])
+def test_a_long_name_costs_no_more_than_its_length(part: str) -> None:
+    """A name that made a regular expression try all ways would not end."""
+    for ending in ("", "x", "type", "kind", "id", "metrics", "tokens"):
+        name = part * (120 // len(part)) + ending
+        normalised({name: "llm", "gen_ai.request.model": "gpt-4o"}, scope="acme")
+        normalised({name: "llm", "acme.usage.prompt_tokens": 5}, scope="acme")
