@@ -80,6 +80,9 @@ _MAX_NESTED = 256
 _TOKENS = re.compile(r"(^|[._])(tokens?|token_?count|usage)$", re.IGNORECASE)
 _SHORT = {"input": "input", "prompt": "input", "output": "output", "completion": "output", "total": "total"}
 """Last words that state what is counted, where the path ends in tokens or usage."""
+_LAST_WORD: Final = re.compile(r"[._]")
+_OF_MODEL: Final = {"request": "request_model", "requested": "request_model", "response": "response_model"}
+_NAMING: Final = frozenset({"name", "id"})
 _WITHOUT_PATH = frozenset({"input", "output", "total", "model", "request_model", "response_model", "provider"})
 """Fields that a bare name is read as. A bare model makes no span
 AI usage (`is_usage`); tokens do."""
@@ -118,19 +121,24 @@ def rule(name: str) -> Interest:
     if name.startswith(shared.NOT_USAGE):
         return NO_INTEREST
     path, _, last = name.rpartition(".")
-    field = _field(last)
-    if field is None and _TOKENS.search(path):
-        field = _SHORT.get(last.lower())
+    field = _field(path, last)
     if field is not None and (_PATH.search(path) or (not path and field in _WITHOUT_PATH)):
         return NO_INTEREST if _CUMULATED.search(path) else (field, _RANK, _KINDS.get(field, COUNT))
     found = usage_rule(name)
     return found or _text_rule(name)
 
 
-def _field(last: str) -> str | None:
-    """What the last word of a name states."""
-    word = last.lower()
-    return _FIELDS.get(word) or _FIELDS.get(_COUNTED.sub("", word))
+def _field(path: str, last: str) -> str | None:
+    """What the last word of a name states, with the word before it where that one says which:
+    `model.name`, `response.model`, `tokens.input`.
+    """
+    word, before = last.lower(), _LAST_WORD.split(path.lower())[-1]
+    field = _FIELDS.get(word) or _FIELDS.get(_COUNTED.sub("", word))
+    if field == "model":
+        return _OF_MODEL.get(before, field)
+    if field is None and before == "model" and word in _NAMING:
+        return "model"
+    return _SHORT.get(word) if field is None and _TOKENS.search(path) else field
 
 
 def _text_rule(name: str) -> Interest:
@@ -146,7 +154,7 @@ def rule_anywhere(name: str) -> Interest:
     if found or name.startswith(shared.NOT_USAGE):
         return found
     path, _, last = name.rpartition(".")
-    field = _field(last)
+    field = _field(path, last)
     return NO_INTEREST if field is None or _NOT_ONE_CALL.search(path) else (field, _RANK + 1, _KINDS.get(field, COUNT))
 
 

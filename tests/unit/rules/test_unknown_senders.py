@@ -203,3 +203,23 @@ def test_a_long_name_costs_no_more_than_its_length(part: str) -> None:
         name = part * (120 // len(part)) + ending
         normalised({name: "llm", "gen_ai.request.model": "gpt-4o"}, scope="acme")
         normalised({name: "llm", "acme.usage.prompt_tokens": 5}, scope="acme")
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("acme.model.name", "request_model"),
+        ("acme.ai.model.id", "request_model"),
+        ("acme.llm.request.model", "request_model"),
+        ("acme.llm.response.model", "response_model"),
+        ("acme.llm.response_model", "response_model"),
+    ],
+)
+def test_a_model_is_found_under_a_name_of_two_words(name: str, field: str) -> None:
+    usage = {"acme.usage.prompt_tokens": 5, "acme.usage.completion_tokens": 7}
+    record = record_of({**usage, name: "gpt-4o"}, scope="acme")
+    assert {each: record[each] for each in ("request_model", "response_model")} == {  # type: ignore[literal-required]
+        "request_model": None,
+        "response_model": None,
+        field: "gpt-4o",
+    }
