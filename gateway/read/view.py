@@ -76,6 +76,15 @@ class Status(Protocol):
     def code(self) -> int: ...
 
 
+class HasAttributesAndEvents(Protocol):
+    """What a span states besides its envelope."""
+
+    @property
+    def attributes(self) -> Attributes: ...
+    @property
+    def events(self) -> Collection[Event]: ...
+
+
 class Span(Protocol):
     @property
     def trace_id(self) -> bytes: ...

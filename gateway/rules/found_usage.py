@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
-from gateway.read.view import Attributes, Event, Span
+from gateway.read.view import Attributes, Event, HasAttributesAndEvents
 from gateway.rules.conventions.generic import GENERIC
 from gateway.rules.conventions.native import FIELD_OF_WORD, add_parts, take_answer, take_usage
 from gateway.rules.conventions.shapes import answer_by_shape
@@ -74,7 +74,7 @@ def entities_of(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if _ENTITY.fullmatch(name) is not None)
 
 
-def find_usage(span: Span, names: tuple[str, ...], *, failed: bool) -> Extracted | None:
+def find_usage(span: HasAttributesAndEvents, names: tuple[str, ...], *, failed: bool) -> Extracted | None:
     """The call that *span* states, by the rules of this module; None where it states none."""
     picked = Extracted()
     is_call = _read_events(picked, span, failed=failed)
@@ -87,7 +87,7 @@ def find_usage(span: Span, names: tuple[str, ...], *, failed: bool) -> Extracted
     return picked if is_call else None
 
 
-def _read_events(picked: Extracted, span: Span, *, failed: bool) -> bool:
+def _read_events(picked: Extracted, span: HasAttributesAndEvents, *, failed: bool) -> bool:
     """Rules 1, 2 and 5."""
     is_call = False
     for event in _first_events(span):
@@ -119,7 +119,7 @@ def is_further(counts: Mapping[str, int], before: Mapping[str, int]) -> bool:
     return counts["input"] == before["input"] and counts["output"] > before.get("output", 0)
 
 
-def _first_events(span: Span) -> Iterator[Event]:
+def _first_events(span: HasAttributesAndEvents) -> Iterator[Event]:
     for number, event in enumerate(span.events):
         if number == _MAX_EVENTS:
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from gateway.common.traced import By, Leaf, Origin, Recording, active_recording, carried, origin_of, shown
-from gateway.read.view import Attributes
+from gateway.read.view import AnyValue, Attributes, Span
 from gateway.rules.extract import AttributeTable, Extracted, pick, read_value
 
 _DICTS = ("texts", "counts", "numbers", "who")
@@ -226,6 +226,39 @@ def pick_recorded(
     for field, leaves in found.items():
         picked.note_names(field, leaves)
     return picked
+
+
+class TracedValue:
+    """An attribute's value, whose text or number carries where it is."""
+
+    __slots__ = ("_origin", "_value")
+
+    def __init__(self, value: AnyValue, origin: Origin) -> None:
+        self._value = value
+        self._origin = origin
+
+    def __getattr__(self, name: str) -> Any:
+        return carried(getattr(self._value, name), self._origin)
+
+
+class TracedSpan(NamedTuple):
+    """The attributes and events of a span, and of an event, whose values carry where they are."""
+
+    name: str
+    attributes: Attributes
+    events: tuple["TracedSpan", ...] = ()
+
+    @classmethod
+    def of(cls, span: Span, recording: Recording) -> "TracedSpan":
+        """All that a rule reads of *span* besides its envelope."""
+        events = tuple(cls(event.name, _traced(event.attributes, recording, "event")) for event in span.events)
+        return cls(span.name, _traced(span.attributes, recording, "item"), events)
+
+
+def _traced(attributes: Attributes, recording: Recording, by: By) -> Attributes:
+    names = {name: shown(name) for name in attributes}
+    recording.asked.update(names.values())
+    return {name: TracedValue(attributes[name], Origin([Leaf(by, (names[name],))], recording)) for name in names}
 
 
 def deciding(picked: RecordedExtracted, decide: Callable[[], str]) -> tuple[str, Provenance | None]:

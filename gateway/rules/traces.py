@@ -18,7 +18,7 @@ from gateway.common.contract.flags import UNFINISHED as UNFINISHED_FLAG
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.operations import rfc3339
 from gateway.read.limits import Meter
-from gateway.read.view import Attributes, Event, Faults, ScopeSpans, Span, Traces
+from gateway.read.view import Attributes, Event, Faults, HasAttributesAndEvents, ScopeSpans, Span, Traces
 from gateway.rules import times
 from gateway.rules.ai_spans import is_ai_scope, look_like_ai, needs_model, note_ai_span
 from gateway.rules.ancestors import INTERESTS, STATING, inherit, inheritable
@@ -253,8 +253,8 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
             read_details(span, picked, reader.pick)
         if reader.convention.read_span is not None:
             reader.convention.read_span(picked, span)
-        is_found = reader.convention.is_generic and complete_found(picked, span, names)
         failed = span.status.code == _STATUS_ERROR
+        is_found = reader.convention.is_generic and complete_found(picked, span, names, failed=failed)
         is_pending = picked.texts.get("span_type") == _PENDING
         outcome = "not_a_call" if is_pending else reader.convention.outcome(picked, span, failed=failed)
         if outcome != "call" and not (is_found and outcome == "undecided"):
@@ -293,13 +293,13 @@ def _find(
     return True
 
 
-def complete_found(picked: Extracted, span: Span, names: tuple[str, ...]) -> bool:
+def complete_found(picked: Extracted, span: HasAttributesAndEvents, names: tuple[str, ...], *, failed: bool) -> bool:
     """Whether a span of which the generic table has no usage states a call in its events or in a
     text, of which *picked* is completed.
     """
     if "input" in picked.counts or "output" in picked.counts:
         return False
-    found = find_usage(span, names, failed=span.status.code == _STATUS_ERROR)
+    found = find_usage(span, names, failed=failed)
     if found is not None:
         picked.complete(found)
     return found is not None

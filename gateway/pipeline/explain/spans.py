@@ -18,7 +18,7 @@ from gateway.rules.conventions.shared import NEUTRAL
 from gateway.rules.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.rules.found_usage import FOUND, find_usage
 from gateway.rules.operation import step_word
-from gateway.rules.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.rules.provenance import Provenance, RecordedExtracted, TracedSpan, deciding, pick_recorded
 from gateway.rules.traces import (
     Reader,
     complete_found,
@@ -118,14 +118,14 @@ def _read(sent: Scope, span: Span) -> _Read | None:
     """The span as `normalise_traces` reads it, recorded; None where no convention reads it."""
     names = tuple(span.attributes)
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
-    reader = scope.reader or reader_by_names(scope, names)
+    reader, recording = scope.reader or reader_by_names(scope, names), Recording()
     if reader is None:
-        found = find_usage(span, names, failed=span.status.code == _STATUS_ERROR)
+        traced = TracedSpan.of(span, recording)
+        found = find_usage(traced, names, failed=span.status.code == _STATUS_ERROR)
         if found is None:
             return None
-        pick_who(found, span.attributes, names)
-        return _Read(reader_of(FOUND, scope), RecordedExtracted.of(found, Recording()))
-    recording = Recording()
+        pick_who(found, traced.attributes, names)
+        return _Read(reader_of(FOUND, scope), RecordedExtracted.of(found, recording))
     picked = pick_recorded(span.attributes, reader.interests, recording)
     if OBJECT in picked.texts:
         take_object(picked)
@@ -134,7 +134,7 @@ def _read(sent: Scope, span: Span) -> _Read | None:
     if reader.convention.read_span is not None:
         reader.convention.read_span(picked, span)
     if reader.convention.is_generic:
-        complete_found(picked, span, names)
+        complete_found(picked, TracedSpan.of(span, recording), names, failed=span.status.code == _STATUS_ERROR)
     return _Read(reader, picked)
 
 

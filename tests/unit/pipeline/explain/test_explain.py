@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner, Result
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from exporters.otlp.encode import encode_spans
 from gateway.cli.explaining import explain_payloads, printed
@@ -126,6 +127,18 @@ async def test_a_value_inside_a_text_is_explained_as_such() -> None:
     explanation = await item({**attributes, "output.value": answer}, scope="openinference.instrumentation.openai")
     assert explanation.fields["response_id"].provenance == ("text", ("output.value",), ())
     assert explanation.fields["response_model"].provenance == ("text", ("output.value",), ())
+
+
+async def test_usage_that_no_convention_names_is_found_and_its_event_or_text_is_named() -> None:
+    usage = {"prompt_tokens": 2003, "completion_tokens": 1009, "total_tokens": 3012}
+    answer = {"id": "chatcmpl-abcdef123", "model": "gpt-4o-2024-08-06", "content": SECRET, "usage": usage}
+    in_text = await item({"acme.component.output": orjson.dumps(answer).decode()})
+    raw = {f"raw.usage.{name}": count for name, count in usage.items()} | {"raw.model": "gpt-4o-2024-08-06"}
+    event = Span.Event(name="answered", attributes=spans.key_values(raw))
+    in_event = await item({"acme.step": SECRET}, events=[event])
+    assert in_text.fields["usage.input_tokens"].provenance == ("text", ("acme.component.output",), ())
+    assert in_text.fields["response_id"].provenance == ("text", ("acme.component.output",), ())
+    assert in_event.fields["usage.input_tokens"].provenance == ("event", ("raw.usage.prompt_tokens",), ())
 
 
 async def test_a_cost_is_reported_estimated_or_unknown() -> None:
