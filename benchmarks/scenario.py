@@ -102,15 +102,15 @@ class Gateway(NamedTuple):
     status_url: str
 
 
-def fetch(url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> bytes:
+def fetch(url: str, *, method: str = "GET", headers: dict[str, str] | None = None, body: bytes | None = None) -> bytes:
     """Body of the answer.
 
     Raises urllib.error.HTTPError for anything but 2xx. Loopback only, so no proxy is asked.
     """
-    request = urllib.request.Request(url, method=method, headers=headers or {})  # noqa: S310 - our own loopback URLs
+    request = urllib.request.Request(url, body, headers or {}, method=method)  # noqa: S310 - our own loopback URLs
     with _OPENER.open(request, timeout=30) as answer:
-        body: bytes = answer.read()
-    return body
+        read: bytes = answer.read()
+    return read
 
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -58,7 +58,7 @@ def build_collector(cache: Path) -> Path:
         _go(["install", f"go.opentelemetry.io/collector/cmd/builder@{COLLECTOR_VERSION}"], env={"GOBIN": str(cache)})
         manifest = cache / "collector.yaml"
         manifest.write_text(collector_manifest(out))
-        _run([str(cache / "builder"), "--config", str(manifest)], env={"CGO_ENABLED": "0"})
+        run_command([str(cache / "builder"), "--config", str(manifest)], env={"CGO_ENABLED": "0"})
     return collector
 
 
@@ -79,10 +79,11 @@ def go_version() -> str:
 def _go(arguments: list[str], *, folder: Path | None = None, env: dict[str, str] | None = None) -> str:
     if shutil.which("go") is None:
         raise BuildFailed("the comparison is built with Go 1.24 or newer, and there is no `go`: https://go.dev/dl/")
-    return _run(["go", *arguments], folder=folder, env=env)
+    return run_command(["go", *arguments], folder=folder, env=env)
 
 
-def _run(command: list[str], *, folder: Path | None = None, env: dict[str, str] | None = None) -> str:
+def run_command(command: list[str], *, folder: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """What it writes to standard output. Raises BuildFailed."""
     environment = {**os.environ, "GOFLAGS": "-p=1", **(env or {})}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -7,7 +7,7 @@ stored results alone; a test compares.
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from benchmarks.processes import PROJECT_ROOT
 from benchmarks.side_by_side.plots import Chart, svg
@@ -20,6 +20,7 @@ OURS: Final = ("gateway", "gateway-python")
 READERS: Final = {"native": "native", "python": "Python"}
 IMAGES: Final = "docs/images/benchmarks"
 _BLOCK: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+R = TypeVar("R")
 _PLOTTED: Final = ("1", "10", "64", "100", "512")
 
 
@@ -36,7 +37,12 @@ def write_pages(results: Results) -> None:
 
 def with_blocks(page: str, results: Results) -> str:
     """*page* with each block as *results* have it. Raises KeyError for a block without a maker."""
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]](results)}\n\n{found[3]}", page)
+    return filled(page, results, BLOCKS)
+
+
+def filled(page: str, results: R, makers: Mapping[str, Callable[[R], str]]) -> str:
+    """*page* with each block as its maker writes it. Raises KeyError for a block without one."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{makers[found[2]](results)}\n\n{found[3]}", page)
 
 
 def summary(results: Results) -> str:
