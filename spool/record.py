@@ -36,6 +36,7 @@ Flag = Literal[
     "gateway_cache_hit",  # a gateway's cache answered
     "unknown_convention",  # only the generic table could read it, or its usage was found by its shape
     "basis_assumed",  # nothing shows whether its input holds the cache: it is taken to
+    "basis_learnt",  # its input is read as other calls of the same instrumentation proved it
 ]
 FLAGS: Final[tuple[Flag, ...]] = get_args(Flag)
 """All flags of a record, in the order of `docs/formats.md`."""

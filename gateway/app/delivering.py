@@ -39,6 +39,7 @@ async def start_delivering(build: Build, stores: Stores) -> Delivering:
         spool,
         stores.prices,
         stores.devices,
+        stores.bases,
         itself,
         now_ms=build.now_ms,
     )

@@ -12,6 +12,7 @@ from gateway.fleet.devices.store import DeviceStore
 from gateway.fleet.senders.store import SenderStore
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
+from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from gateway.usage.sums.following import UsageFollower
@@ -30,6 +31,7 @@ class Stores:
     keys: KeyStore
     devices: DeviceStore
     senders: SenderStore
+    bases: LearntBasesStore
     follower: UsageFollower
     """Opened before anything is sent: what is delivered then stays until it is counted."""
 
@@ -61,5 +63,7 @@ async def open_stores(build: Build) -> Stores:
     closing(devices.close)
     senders = await SenderStore.open(control, build.now_ms)
     closing(senders.close)
+    bases = await LearntBasesStore.open(control)
+    closing(bases.close)
     follower = await UsageFollower.open(spool, control, now_ms=build.now_ms)
-    return Stores(spool, control, prices, price_file, keys, devices, senders, follower)
+    return Stores(spool, control, prices, price_file, keys, devices, senders, bases, follower)

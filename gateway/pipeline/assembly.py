@@ -18,6 +18,7 @@ from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.devices.rows import New
 from gateway.fleet.devices.store import DeviceStore
 from gateway.pipeline.intake import GatewayIntake
+from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.pipeline.metrics import Settings as MetricsSettings
 from gateway.pipeline.parsing.event_reader import ReadApart
 from gateway.pipeline.parsing.frames import Setup
@@ -89,6 +90,7 @@ async def open_ingest(
     spool: Spool,
     prices: Prices,
     devices: DeviceStore,
+    bases: LearntBasesStore,
     itself: New,
     *,
     now_ms: Callable[[], int],
@@ -100,7 +102,7 @@ async def open_ingest(
     """
     options, settle_ms = config.devices, int(config.counting.settle_s * 1000)
     gate = EnrolmentGate(devices, settle_ms=settle_ms, now_ms=spool.age_ms) if options.gate == "hold" else None
-    settler = build_settler(config, spool, prices, None if gate is None else gate.held_from_ms)
+    settler = build_settler(config, spool, prices, None if gate is None else gate.held_from_ms, bases)
     stack.push_async_callback(settler.aggregates.close)
     await settler.rebuild()
     # On a device, telemetry that names no device is its own; elsewhere its device is unknown.
@@ -144,7 +146,13 @@ def maintained(config: Config, spool: Spool, ingest: Ingest) -> list[Maintained]
     ]
 
 
-def build_settler(config: Config, spool: Spool, prices: Prices, held_from_ms: HeldFrom | None) -> Settler:
+def build_settler(
+    config: Config,
+    spool: Spool,
+    prices: Prices,
+    held_from_ms: HeldFrom | None,
+    bases: LearntBasesStore,
+) -> Settler:
     """The settler of calls and metrics, by the configuration."""
     return Settler(
         spool,
@@ -155,6 +163,8 @@ def build_settler(config: Config, spool: Spool, prices: Prices, held_from_ms: He
         metrics=metrics_settings(config),
         price=prices.price,
         held_from_ms=held_from_ms,
+        bases=bases.bases,
+        keep_bases=bases.write,
     )
 
 

@@ -16,6 +16,7 @@ from time import perf_counter
 import structlog
 
 from gateway.common.traceback_summary import places
+from gateway.counting.bases import LearntBases
 from gateway.counting.calls.digest import call_ref, of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
 from gateway.counting.coverage import AiWithoutCalls, Coverage
@@ -71,10 +72,18 @@ class Settler:
         metrics: MetricsSettings | None = None,
         price: Price = lambda _record, _at_ms: None,
         held_from_ms: HeldFrom | None = None,
+        bases: LearntBases | None = None,
+        keep_bases: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """*held_from_ms*: from when on what was received is not to be let go yet,
         however long it has waited.
+
+        *bases*: what was learnt before; *keep_bases* writes it down, before the calls that were
+        read by it go on.
         """
+        self.bases = LearntBases() if bases is None else bases
+        """What instrumentations proved of their input."""
+        self._keep_bases = keep_bases
         self.ledger = self.ledger_type(max_keys)
         self._price = price
         self.aggregates = self.aggregates_type(spool, metrics or MetricsSettings(), price=price, now_ms=now_ms)
@@ -248,9 +257,13 @@ class Settler:
         received, began_s = {seq: ledger.received_ms(seq) for seq in due}, perf_counter()
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
-        settlement = SettlementPass(ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end)
+        settlement = SettlementPass(
+            ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end, self.bases, sealed_seq
+        )
         try:
             await settlement.decide()
+            if self._keep_bases is not None:
+                await self._keep_bases()
             await self._write(ledger, due[-1], settlement, waiting, now_ms, lost_appends)
         except BaseException:
             settlement.undo()

@@ -16,11 +16,12 @@ from typing import cast
 import orjson
 import structlog
 
-from gateway.common.contract.flags import UNPRICED
+from gateway.common.contract.flags import BASIS_ASSUMED, BASIS_LEARNT, UNPRICED
 from gateway.common.traceback_summary import places
+from gateway.counting.bases import LearntBases, learnt_by
 from gateway.counting.calls.digest import split_ref
 from gateway.counting.calls.ledger import Ledger
-from gateway.counting.calls.merge import merge
+from gateway.counting.calls.merge import cached_of, merge
 from gateway.counting.calls.parts import MAX_STANDING, Closure
 from gateway.counting.calls.resolve import Verdict
 from gateway.pipeline.late_chunks import LateChunks
@@ -34,6 +35,8 @@ log = structlog.get_logger()
 
 CONFLICT = "kept.conflict"
 INHERITED = "kept.inherited"
+LEARNT = "kept.learnt"
+"""Its input is read as other calls of its instrumentation proved it."""
 LOOP_TURN_S = 0.01
 """How long clusters are decided before other tasks of the event loop run."""
 COMMIT_CHANGES = 500
@@ -55,6 +58,8 @@ class SettlementPass:
         waiting: AbstractSet[int],
         lost_appends: int,
         end: int,
+        bases: LearntBases,
+        readable_seq: int,
     ) -> None:
         """*waiting*: references of unfinished calls, which get no verdict of their own yet.
 
@@ -62,6 +67,8 @@ class SettlementPass:
         (`CountingStore.settle`).
 
         *end*: the reference from which on payloads may not be counted whole.
+
+        *readable_seq*: chunks up to this one are whole.
         """
         self.changes: dict[Position, Change] = {}
         """What is to be written with the settled chunks."""
@@ -72,6 +79,8 @@ class SettlementPass:
         self._waiting = waiting
         self._lost_appends = lost_appends
         self._end = end
+        self._bases = bases
+        self._readable_seq = readable_seq
         self._committed: set[Position] = set()
         self._verdicts: list[Verdict] = []
         self._late = late
@@ -94,8 +103,69 @@ class SettlementPass:
                         raise
                     except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
                         log.error("a cluster stays undecided", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
+        await self._learn()
         if len(self._ledger.inheritance):
             await self._inherit()
+
+    async def _learn(self) -> None:
+        """Note what calls prove of their inputs, also calls that settle later; then read those of
+        which nothing shows it.
+        """
+        proving = self._ledger.proving(self._readable_seq)
+        for shown, record in zip(proving, await self._records([each.ref for each in proving]), strict=True):
+            if record is not None:
+                self._prove(record, shown.scope, excludes=shown.excludes)
+        slots = {ref: slot for verdict in self._verdicts for slot, refs in verdict.merged.items() for ref in refs}
+        open_: dict[int, Record] = {}
+        for ref, scope in [each for seq in self._due for each in self._ledger.assumed(seq)]:
+            await self._yield_in_time()
+            slot = slots.get(ref, ref)
+            if slot in open_ or not (ref in slots or self._bases.knows(scope)):
+                continue
+            record = await self._standing(slot)
+            if record is not None and BASIS_ASSUMED in record["flags"]:
+                open_[slot] = record
+            elif record is not None and ref in slots:
+                await self._prove_by_merge(ref, scope, record)
+        for slot, record in open_.items():
+            self._read_as_learnt(slot, record)
+
+    async def _standing(self, ref: int) -> Record | None:
+        """The record at *ref* as it will stand; None where it does not, or waits."""
+        at = position(ref)
+        if at in self.changes:
+            return _record(self.changes, at)
+        if ref in self._waiting or at in self._committed or not self._ledger.settles(ref):
+            return None
+        (found,) = await self._records([ref])
+        return found
+
+    def _prove(self, record: Record, scope: int, *, excludes: bool) -> None:
+        by = learnt_by(record)
+        if by is not None:
+            self._bases.note(by, scope, excludes=excludes, now_ms=self._spool.wall_ms())
+
+    async def _prove_by_merge(self, ref: int, scope: int, merged: Record) -> None:
+        """Another report of the call shows what the input of the one at *ref* holds."""
+        (own,) = await self._records([ref])
+        if own is None:
+            return
+        stated, whole = own["usage"].get("input_tokens"), merged["usage"].get("input_tokens")
+        if stated is not None and whole in {stated, stated + cached_of(own["usage"])}:
+            self._prove(own, scope, excludes=whole != stated)
+
+    def _read_as_learnt(self, ref: int, record: Record) -> None:
+        by = learnt_by(record)
+        excludes = None if by is None else self._bases.excludes(by)
+        if excludes is None:
+            return
+        record["flags"] = [BASIS_LEARNT if flag == BASIS_ASSUMED else flag for flag in record["flags"]]
+        if excludes:
+            usage = record["usage"]
+            usage["input_tokens"] = (usage.get("input_tokens") or 0) + cached_of(usage)
+            self._estimate_anew(record)
+        at = position(ref)
+        self._change(ref, self.changes[at].outcome if at in self.changes else LEARNT, record)
 
     async def _inherit(self) -> None:
         """Complete the calls that stand by what spans above them state."""

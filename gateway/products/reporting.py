@@ -19,13 +19,14 @@ from gateway.common.contract.outcomes import Rejection
 from gateway.common.operations import like, merged
 from gateway.rules import times
 from gateway.rules.attribution import gateway_origin
-from gateway.rules.call import Call, Normalised
+from gateway.rules.call import BASIS_SHIFT, Call, Normalised
 from gateway.rules.context import Context
 from gateway.rules.conventions.table import Convention
 from gateway.rules.extract import Extracted
 from gateway.rules.fingerprint import scope_fingerprint
 from gateway.rules.record import call_record, error_name, event_record_id
 from gateway.rules.texts import Json
+from gateway.rules.usage import SHOWN
 from spool.record import Source, Trace
 
 UNTIMED_MS = 10 * 60 * 1000
@@ -106,6 +107,7 @@ def add_call(out: Normalised, report: Report, convention: Convention, position: 
             made.source,
             scope_fingerprint(f"{convention.name}/{report.channel}"),
             report.event_id,
+            report.picked.counts.get(SHOWN, 0) << BASIS_SHIFT,
         )
     )
 

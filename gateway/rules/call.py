@@ -31,9 +31,13 @@ STREAM_PART = 128
 """Mark of a report of a streamed call's beginning (with UNFINISHED) or end (without), which its
 library reports apart; `session` is then the fingerprint of what the request asked for."""
 RANK_SHIFT = 8
-RANK_MASK = 0xF
+RANK_MASK = 0x3
 """Marks from there on: the report's rank in its product's order of reports
 (`gateway.rules.signal_precedence`); 0 for none."""
+BASIS_SHIFT = 10
+BASIS_MASK = 0x3
+"""Marks from there on, where no table knows what the input holds: how it was read (`rules.usage`,
+`ASSUMED` and those after it); 0 where it does not matter."""
 STATES_SHIFT = 12
 """Marks from here on, one for each of `extract.PEOPLE`: the report states it, or its key fixes
 it. What it does not state it may inherit."""
@@ -63,7 +67,7 @@ class Call(NamedTuple):
     event_id: str | None = None
     """The sender's own id of this report, for reports that have no span."""
     marks: int = 0
-    """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED`, `STREAM_PART` and the rank."""
+    """`LOG`, `REPEAT`, `UNFINISHED`, `STAMPED`, `STREAM_PART`, the rank and the basis."""
     group: int = 0
     """63-bit fingerprint of product and sender, within which one way of
     reporting counts; 0 for none."""

@@ -21,7 +21,7 @@ from gateway.read.limits import Meter
 from gateway.read.view import Attributes, Faults, LogRecord, Logs, ScopeLogs
 from gateway.rules import times
 from gateway.rules.attribution import ResourceContext, name_machine, resource_origin
-from gateway.rules.call import LOG, Call, Normalised
+from gateway.rules.call import BASIS_SHIFT, LOG, Call, Normalised
 from gateway.rules.context import Context
 from gateway.rules.conventions.events import EventRule, choose_event, status_failed
 from gateway.rules.conventions.generic import RAW_NESTED, read_nested
@@ -31,6 +31,7 @@ from gateway.rules.extract import MAX_TEXT_CHARS, OBJECT, AttributeTable, Extrac
 from gateway.rules.fingerprint import log_scope_fingerprint
 from gateway.rules.record import call_record, error_name, event_record_id, title
 from gateway.rules.signal_precedence import place, rank_of
+from gateway.rules.usage import SHOWN
 from spool.record import Source, Trace
 
 FORMAT = "otlp.logs"
@@ -228,7 +229,7 @@ def _call(
         made.source,
         log_scope_fingerprint(scope.name, rank) if rank else scope.fingerprint,
         event_id,
-        LOG | where.marks,
+        LOG | where.marks | picked.counts.get(SHOWN, 0) << BASIS_SHIFT,
         where.group,
         where.session,
         made.instance,

@@ -23,7 +23,17 @@ from gateway.rules.operation import operation
 from gateway.rules.provider import COUNTING_IN, may_think_apart, provider
 from gateway.rules.texts import repr_object, text_in
 from gateway.rules.times import time_flags
-from gateway.rules.usage import EXCLUSIVE, INCLUSIVE, UNSTATED, Basis, has_cache, is_assumed, partition
+from gateway.rules.usage import (
+    ASSUMED,
+    EXCLUSIVE,
+    INCLUSIVE,
+    SHOWN,
+    UNSTATED,
+    Basis,
+    has_cache,
+    partition,
+    shown_basis,
+)
 from spool.record import FIELDS, SCHEMA, Attribution, Record, Source, Trace
 
 _EVENT_DOMAIN = b"event\x00"
@@ -136,8 +146,10 @@ def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
         flags.append("inconsistent_usage")
     if convention.is_generic:
         flags.append("unknown_convention")
-    if basis is UNSTATED and is_assumed(counts, usage, served_by, response_model or request_model):
-        flags.append(BASIS_ASSUMED)
+    if basis is UNSTATED:
+        counts[SHOWN] = shown_basis(counts, usage, served_by, response_model or request_model)
+        if counts[SHOWN] == ASSUMED:
+            flags.append(BASIS_ASSUMED)
     record: Record = {
         "schema": SCHEMA,
         "record_id": record_id,

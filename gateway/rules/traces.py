@@ -23,7 +23,7 @@ from gateway.rules import times
 from gateway.rules.ai_spans import is_ai_scope, look_like_ai, needs_model, note_ai_span
 from gateway.rules.ancestors import INTERESTS, STATING, inherit, inheritable
 from gateway.rules.attribution import ResourceContext, name_machine, resource_origin
-from gateway.rules.call import REPEAT, STREAM_PART, UNFINISHED, Call, Normalised
+from gateway.rules.call import BASIS_SHIFT, REPEAT, STREAM_PART, UNFINISHED, Call, Normalised
 from gateway.rules.context import Context
 from gateway.rules.conventions.choose import by_names, by_scope
 from gateway.rules.conventions.generic import RAW_NESTED, read_nested
@@ -48,6 +48,7 @@ from gateway.rules.record import call_record, error_name, event_record_id, title
 from gateway.rules.record_spans import stated_record
 from gateway.rules.siblings import Companions, complete_parts
 from gateway.rules.signal_precedence import DETAILS, SPAN, place, rank_of
+from gateway.rules.usage import SHOWN
 from spool.record import Record, Source
 from spool.span_form import SCOPE as RECORDS_SCOPE
 from spool.span_form import span_record_id
@@ -346,7 +347,7 @@ ACCOUNTING_MS: Final = 5
 def _placed(run: SpansRead, call: Call, span: Span, picked: Extracted, reader: Reader, made: ResourceContext) -> Call:
     """The call with its place among the other ways to report it."""
     if not reader.is_placed:
-        return call._replace(marks=REPEAT) if _accounts(call, picked) else call
+        return call._replace(marks=call.marks | REPEAT) if _accounts(call, picked) else call
     if reader.convention.stream_part is not None:
         part = reader.convention.stream_part(picked, span, failed=call.record["status"] == "error")
         return call if part is None else _streamed(call, part)
@@ -354,9 +355,9 @@ def _placed(run: SpansRead, call: Call, span: Span, picked: Extracted, reader: R
         if span.name != RAW_REQUEST:
             return call
         run.repeats.append(call)
-        return call._replace(marks=REPEAT)
+        return call._replace(marks=call.marks | REPEAT)
     where = place(reader.convention.name, reader.rank, made.sender, picked.who.get("session"))
-    return call._replace(marks=where.marks, group=where.group, session=where.session)
+    return call._replace(marks=call.marks | where.marks, group=where.group, session=where.session)
 
 
 def _streamed(call: Call, part: StreamPart) -> Call:
@@ -365,13 +366,13 @@ def _streamed(call: Call, part: StreamPart) -> Call:
     identity = (fingerprint("stream", *part.request) & _SESSION_MASK) or 1
     if not part.is_end:
         record["flags"].append(UNFINISHED_FLAG)
-        return call._replace(marks=STREAM_PART | UNFINISHED, session=identity)
+        return call._replace(marks=call.marks | STREAM_PART | UNFINISHED, session=identity)
     read_ms = round(part.read_s * _MS_PER_S)
     if 0 <= read_ms <= _MAX_READ_MS:
         record["started_at"] = rfc3339(call.start_ms - read_ms)
         record["duration_ms"] = (record["duration_ms"] or 0) + read_ms
         call = call._replace(start_ms=call.start_ms - read_ms)
-    return call._replace(marks=STREAM_PART, session=identity)
+    return call._replace(marks=call.marks | STREAM_PART, session=identity)
 
 
 def _stated(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], resource: Attributes) -> None:
@@ -537,7 +538,7 @@ def _call(
         made.source,
         scope.fingerprint,
         None,
-        0,
+        picked.counts[SHOWN] << BASIS_SHIFT if SHOWN in picked.counts else 0,
         0,
         0,
         made.instance,

@@ -254,17 +254,26 @@ def cached_tokens(counts: dict[str, int]) -> int:
     return _add_cache({"status": "reported"}, counts)
 
 
-def is_assumed(counts: dict[str, int], usage: Usage, served_by: str | None, model: str | None) -> bool:
-    """Whether nothing shows what the input holds, of which no table knows it either. Only who
-    counts the cache apart leaves it open.
+ASSUMED, SHOWN_INCLUSIVE, SHOWN_EXCLUSIVE = 1, 2, 3
+"""How an input was read of which no table knows what it holds: nothing shows it, or the call's own
+numbers do."""
+SHOWN: Final = "shown_basis"
+"""Which of these, among the counts of a call that was read."""
+
+
+def shown_basis(counts: dict[str, int], usage: Usage, served_by: str | None, model: str | None) -> int:
+    """How the input was read, of which no table knows what it holds; 0 where it does not matter.
+    Only who counts the cache apart leaves it open.
     """
-    return (
-        counts_cache_apart(served_by, model)
-        and "native_input" not in counts
-        and "input" in counts
-        and usage.get("input_tokens") == counts["input"]
-        and cached_tokens(counts) > 0
-    )
+    if not counts_cache_apart(served_by, model) or "input" not in counts or "input_tokens" not in usage:
+        return 0
+    if cached_tokens(counts) <= 0:
+        return 0
+    if usage["input_tokens"] != counts["input"]:
+        return SHOWN_EXCLUSIVE
+    if "native_input" not in counts:
+        return ASSUMED
+    return SHOWN_INCLUSIVE if counts.get("whole_input") == counts["input"] else 0
 
 
 def _add_details(usage: Usage, counts: dict[str, int], given: int | None, output: int | None) -> bool:

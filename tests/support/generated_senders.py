@@ -79,6 +79,11 @@ class Sender(NamedTuple):
         return f"{self.shape}, {self.provider}, {held}, {self.proof}, {self.repeats}"
 
     @property
+    def scope(self) -> str:
+        """Name of the instrumentation, which passes on every input alike."""
+        return f"com.example.{self.shape.replace(' ', '_')}.{'exclusive' if self.is_exclusive else 'inclusive'}"
+
+    @property
     def is_open(self) -> bool:
         """Whether nothing that is sent shows what the input holds."""
         return self.provider in APART and self.has_cache and self.proof == "none" and self.shape not in PROVES_ITSELF
@@ -253,7 +258,7 @@ def _around(
 
 class _Trace:
     def __init__(self, sender: Sender, served: Served) -> None:
-        self.name, self.served = sender.name, served
+        self.name, self.scope, self.served = sender.name, sender.scope, served
         self.trace_id = sha256(sender.name.encode()).digest()[:16]
 
     def span(
@@ -263,13 +268,13 @@ class _Trace:
         at_ms: tuple[int, int],
         *,
         parent: str,
-        scope: str = "my.own.scope",
+        scope: str | None = None,
         events: list[tuple[str, dict[str, Any]]] | None = None,
     ) -> ResourceSpans:
         made = ResourceSpans()
         made.resource.attributes.extend(attributes({"service.name": self.name}))
         scope_spans = made.scope_spans.add()
-        scope_spans.scope.name = scope
+        scope_spans.scope.name = scope or self.scope
         span: Span = scope_spans.spans.add(
             trace_id=self.trace_id,
             span_id=self._id(name),

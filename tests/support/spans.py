@@ -15,13 +15,16 @@ def call_span(
     at: float = 1,
     resource: Mapping[str, object] = RESOURCE,
     more: Mapping[str, object] | None = None,
+    scope: str = "",
 ) -> bytes:
     """A request with the span of one call, a second long."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add()
     spans.resource.attributes.extend(attributes(resource))
     used = {"gen_ai.usage.input_tokens": tokens[0], "gen_ai.usage.output_tokens": tokens[1]}
-    spans.scope_spans.add().spans.add(
+    of_scope = spans.scope_spans.add()
+    of_scope.scope.name = scope
+    of_scope.spans.add(
         trace_id=trace_id(name),
         span_id=span_id(name),
         name="chat gpt-4o",

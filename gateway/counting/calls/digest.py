@@ -15,7 +15,16 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from gateway.counting.calls.models import fingerprint, model_fingerprint
-from gateway.rules.call import LINK_BYTES, RANK_MASK, RANK_SHIFT, STATES_SHIFT, UNFINISHED, Call
+from gateway.rules.call import (
+    BASIS_MASK,
+    BASIS_SHIFT,
+    LINK_BYTES,
+    RANK_MASK,
+    RANK_SHIFT,
+    STATES_SHIFT,
+    UNFINISHED,
+    Call,
+)
 
 _FACT = struct.Struct("<16s8s8sqqQQQQQiiiiiHHQIIQQQQ")
 _ROW = struct.Struct("<24s8sqqQQQQQiiiiiHHQIIQQQQ")
@@ -201,6 +210,13 @@ def fact_row(call: Call, pack: Callable[..., bytes] = _ROW.pack) -> bytes:
 def rank(fact: CallDigest) -> int:
     """Its place in its product's order of reports; 0 for none."""
     return fact.marks >> RANK_SHIFT & RANK_MASK
+
+
+def basis_of(fact: CallDigest) -> int:
+    """How its input was read, which no table knows (`rules.usage.ASSUMED`); 0 where it does not
+    matter.
+    """
+    return fact.marks >> BASIS_SHIFT & BASIS_MASK
 
 
 def keys_of(rows: bytes) -> Iterator[tuple[bytes, bytes, int, int, int, int, int]]:

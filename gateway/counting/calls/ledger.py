@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from types import ModuleType
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gateway.common.native import NATIVE
 from gateway.counting.calls.agreement import is_co_instrumented
@@ -35,6 +35,7 @@ from gateway.counting.calls.digest import (
     SEQ_SHIFT,
     TRACE_ID_BYTES,
     CallDigest,
+    basis_of,
     call_ref,
     chained,
     digest_rows,
@@ -72,6 +73,8 @@ from gateway.counting.calls.stream_parts import StreamParts, is_end
 from gateway.counting.calls.table import MASK, Table, new_table
 from gateway.counting.calls.versions import MAX_VERSIONS, SAME_SPAN, Versions, fold
 from gateway.rules.call import (
+    BASIS_MASK,
+    BASIS_SHIFT,
     LOG,
     RANK_MASK,
     RANK_SHIFT,
@@ -83,9 +86,13 @@ from gateway.rules.call import (
     Call,
 )
 from gateway.rules.extract import PEOPLE
+from gateway.rules.usage import ASSUMED, SHOWN_EXCLUSIVE
 
+BASES = BASIS_MASK << BASIS_SHIFT
 REPEATS_OTHERS = LOG | REPEAT | UNFINISHED | STREAM_PART | RANK_MASK << RANK_SHIFT
 """Marks of reports that other reports may stand for."""
+NOTED = REPEATS_OTHERS | BASES
+"""Marks of the rare reports that are looked at one by one."""
 MOVED = "kept.moved"
 """What the spool states of a report that stands in a later chunk (`Ledger.move`)."""
 _STATES_ALL = (1 << len(PEOPLE)) - 1
@@ -93,6 +100,17 @@ BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
 
+class Proving(NamedTuple):
+    """A call that shows what its input holds, which no table knows."""
+
+    ref: int
+    scope: int
+    """Fingerprint of its instrumentation scope."""
+    excludes: bool
+    """Whether the input excludes the cached tokens."""
+
+
+PROOFS_AT_ONCE: Final = 4
 Group = tuple[int, int, Sequence[int]]
 """Source, scope, and references of their rows."""
 
@@ -172,7 +190,7 @@ class Ledger:
             prev_request = swap_request(request, ref) if request else 0
             if prev_child or prev_response or prev_request:
                 chains.append((i, prev_child, prev_response, prev_request))
-            if prev_response or prev_request or marks & REPEATS_OTHERS:
+            if prev_response or prev_request or marks & NOTED:
                 payload.note(i, ref, prev_response, prev_request)
             try:
                 sources[source, scope].append(ref)
@@ -184,7 +202,7 @@ class Ledger:
 
     def _count_natively(self, native: "NativeLoops", payload: "_Payload") -> tuple[bytes, list[Group]]:
         """`_count_calls` by the extension, which hands back the rows that are rare, in order."""
-        facts, groups = native.count(payload.rows, payload.first, REPEATS_OTHERS, payload)
+        facts, groups = native.count(payload.rows, payload.first, NOTED, payload)
         return facts, [(source, scope, array("Q", refs)) for source, scope, refs in groups]
 
     def _take(self, chunk: Settling, facts: bytes, groups: Iterable[Group]) -> None:
@@ -195,7 +213,7 @@ class Ledger:
             self._watch_co_instrumented(source, scope, refs)
 
     def _note(self, rows: bytes, i: int, ref: int, chunk: Settling) -> None:
-        """Row *i*, which stands at *ref*, has marks of `REPEATS_OTHERS`."""
+        """Row *i*, which stands at *ref*, has marks of `NOTED`."""
         fact = unpack_fact(rows, i)
         self._note_marks(fact, ref, chunk, split_ref(ref).idx)
         if fact.group:
@@ -330,6 +348,8 @@ class Ledger:
             self._begun.setdefault(chunk.seq, set()).add(idx)
         if fact.marks & STREAM_PART:
             self._add_stream_part(fact, ref, chunk, idx)
+        if fact.marks & BASES:
+            _note_basis(fact, chunk, idx)
 
     def _add_stream_part(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
         """It needs a verdict in any case: what comes later may change whose counterpart it is."""
@@ -651,6 +671,31 @@ class Ledger:
                 above = span_key(link.trace_id + link.parent_span_id)
                 self.inheritance.above.add(span_key(link.trace_id + link.span_id), above)
 
+    def assumed(self, seq: int) -> list[tuple[int, int]]:
+        """Reference and scope of the calls of chunk *seq* of which nothing shows what their input
+        holds.
+        """
+        chunk = self._chunks[seq]
+        return [(call_ref(seq, idx), unpack_fact(chunk.facts, idx).scope) for idx in chunk.assumed]
+
+    def proving(self, through_seq: int) -> list[Proving]:
+        """Calls in chunks through *through_seq* that show what their input holds, once each: the
+        first `PROOFS_AT_ONCE` of a source, scope and model.
+        """
+        found: dict[tuple[int, ...], list[Proving]] = {}
+        for chunk in self._chunks.values():
+            if chunk.seq > through_seq:
+                continue
+            for idx in chunk.proving:
+                fact = unpack_fact(chunk.facts, idx)
+                model = fact.response_model or fact.request_model
+                alike = found.setdefault((fact.source, fact.scope, model, fact.marks & BASES), [])
+                if len(alike) < PROOFS_AT_ONCE:
+                    excludes = basis_of(fact) == SHOWN_EXCLUSIVE
+                    alike.append(Proving(call_ref(chunk.seq, idx), fact.scope, excludes))
+            chunk.proving.clear()
+        return [each for alike in found.values() for each in alike]
+
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""
         chunk = self._chunks[seq]
@@ -747,6 +792,8 @@ class Ledger:
             chunk.related.add(idx)
         if fact.marks & STREAM_PART:
             self._add_stream_part(fact, new, chunk, idx)
+        if fact.marks & BASES:
+            _note_basis(fact, chunk, idx)
         self._watch_co_instrumented(fact.source, fact.scope, (new,))
 
     def received_ms(self, seq: int) -> int:
@@ -833,7 +880,7 @@ class _Payload:
 
     def note(self, i: int, ref: int, prev_response: int, prev_request: int) -> None:
         """Row *i*, which stands at *ref*, names a response or request that others named before, or
-        has marks of `REPEATS_OTHERS`.
+        has marks of `NOTED`.
         """
         if prev_response or prev_request:
             for related in (ref, prev_response, prev_request):
@@ -861,6 +908,11 @@ def _groups_in_order(rows: bytes, ref: int) -> Iterator[Group]:
         end = ref + REF_STEP * sum(1 for _ in of_group)
         yield source, scope, range(ref, end, REF_STEP)
         ref = end
+
+
+def _note_basis(fact: CallDigest, chunk: Settling, idx: int) -> None:
+    """Call *idx* of *chunk* shows what its input holds, or does not."""
+    (chunk.assumed if basis_of(fact) == ASSUMED else chunk.proving).append(idx)
 
 
 def _restore_outcomes(chunk: Settling, dropped: Mapping[int, str], merged: AbstractSet[int]) -> None:

@@ -58,7 +58,9 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
     complete_times(merged, reports)
     if merged.get("cost") is not None and UNPRICED in merged["flags"]:
         merged["flags"].remove(UNPRICED)
-    if BASIS_ASSUMED in merged["flags"] and any(_shows_basis(report) for report in reports):
+    if BASIS_ASSUMED in merged["flags"] and any(
+        _shows_basis(report) or _lacks_cache_of(report["usage"], merged["usage"]) for report in reports
+    ):
         merged["flags"].remove(BASIS_ASSUMED)
     merged["record_id"] = record_id
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
@@ -85,11 +87,12 @@ def _lacks_cache_of(mine: Usage, theirs: Usage) -> bool:
     own, other = mine.get("input_tokens"), theirs.get("input_tokens")
     if own is None or other is None:
         return False
-    cached = {_cached(mine), _cached(theirs)} - {0}
+    cached = {cached_of(mine), cached_of(theirs)} - {0}
     return len(cached) == 1 and cached == {other - own}
 
 
-def _cached(usage: Usage) -> int:
+def cached_of(usage: Usage) -> int:
+    """Cache reads and writes."""
     return (usage.get("cache_read_input_tokens") or 0) + (usage.get("cache_creation_input_tokens") or 0)
 
 
@@ -97,7 +100,7 @@ def _shows_basis(report: Record) -> bool:
     """Whether it was known of a report what its input holds, which the provider leaves open."""
     model = report.get("response_model") or report.get("request_model")
     return (
-        _cached(report["usage"]) > 0
+        cached_of(report["usage"]) > 0
         and BASIS_ASSUMED not in report["flags"]
         and counts_cache_apart(report.get("provider"), model)
     )

@@ -53,6 +53,10 @@ class Settling:
     marked: set[int] = field(default_factory=set)
     """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
     of a product's ways to report."""
+    assumed: list[int] = field(default_factory=list)
+    """Calls of which nothing shows what their input holds."""
+    proving: list[int] = field(default_factory=list)
+    """Calls that show it, which no table knows; until they are noted."""
     looks: dict[int, int] = field(default_factory=dict)
     """Call -> how often it was gathered into a cluster of more than `SMALL_CLUSTER`."""
     parted: dict[int, int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.common.contract.flags import BASIS_LEARNT
 from gateway.counting.metrics.grouping import Aggregate, best_ranks
 from gateway.pipeline.explain.points import aggregate_fields
 from gateway.pipeline.explain.records import flagged, priced, unpriced
@@ -18,7 +19,7 @@ from gateway.pipeline.metrics import CountedPoints
 from gateway.rules.context import Context
 from gateway.rules.conventions.metric_tables import COST
 from gateway.rules.points import UsagePoints
-from gateway.rules.provenance import Provenance
+from gateway.rules.provenance import Provenance, joined
 from gateway.rules.signal_precedence import ORDER
 
 Records = Mapping[str, dict[str, Any]]
@@ -138,12 +139,29 @@ def _keep(explanation: Explanation, reports: Sequence[_Own], records: Records) -
     fields = {path: _traced(path, value, reports, own) for path, value in leaves(record).items()}
     if "cost" not in fields:
         fields["cost"] = unpriced(record)
+    if BASIS_LEARNT in record["flags"]:
+        explanation.input, fields["usage.input_tokens"] = _learnt(record, reports[own])
+        explanation.fields = fields
+        return
     given = record["usage"].get("input_tokens")
     stating = (
         x.input for x in reports if "usage.input_tokens" in x.fields and x.fields["usage.input_tokens"].value == given
     )
     explanation.input = next(stating, None)
     explanation.fields = fields
+
+
+def _learnt(record: Mapping[str, Any], report: _Own) -> tuple[WholeSum, Field]:
+    """How the input was made that is read as other calls proved it, and its field."""
+    given, sent = record["usage"].get("input_tokens") or 0, report.fields["usage.input_tokens"]
+    holds = "holds the cache" if given == sent.value else "excludes the cache, which is added"
+    why = f"other calls of {record['source']['library'] or record['source']['convention']} prove that its input {holds}"
+    if given == sent.value:
+        return WholeSum("inclusive", why, str(given)), sent
+    cached = report.fields.get("usage.cache_read_input_tokens"), report.fields.get("usage.cache_creation_input_tokens")
+    parts = [sent, *(part for part in cached if part is not None and part.value)]
+    origin = joined([part.provenance for part in parts])
+    return WholeSum("exclusive", why, " + ".join(str(part.value) for part in parts)), Field(given, origin, sent.note)
 
 
 def _traced(path: str, value: Any, reports: Sequence[_Own], own: int) -> Field:

@@ -39,6 +39,7 @@ _FLAGS = {
     "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
     "unknown_convention": "unknown_convention: only the generic table could read it, or its usage was found by its shape",
     "basis_assumed": "basis_assumed: nothing shows whether its input holds the cached tokens; it is taken to hold them",
+    "basis_learnt": "basis_learnt: other calls of the same instrumentation proved whether its input holds the cached tokens",
     "received_time": "received_time: it states no time, so it stands at its receipt",
     "start_unknown": "start_unknown: no field states when it began",
     "unfinished": "unfinished: only its beginning was reported",
