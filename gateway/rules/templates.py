@@ -20,7 +20,8 @@ from gateway.rules.context import Context
 from gateway.rules.extract import COUNT, MAX_TEXT_CHARS, NO_ONE, OTHER, RAW, ExtractionPlan
 from gateway.rules.found_usage import entities_of, texts_of
 from gateway.rules.model_names import PLACEHOLDERS
-from gateway.rules.traces import SpansRead, plan_of, read_spans, scope_of
+from gateway.rules.texts import may_hold_object
+from gateway.rules.traces import SpansRead, read_spans, reader_by_names, scope_of
 
 WORDS: Final = NO_ONE | PLACEHOLDERS
 """Texts that mean nothing: never in the place of another."""
@@ -31,7 +32,7 @@ _UNREADABLE: Final = {RAW: "raw_text", OTHER: "other_usage"}
 _MAX_COUNTS: Final = 64
 _INT_TAG: Final = "int_value"
 
-Kind = Literal["key", "count", "hole", "behind"]
+Kind = Literal["key", "count", "hole", "behind", "searched"]
 
 
 class Role(NamedTuple):
@@ -39,7 +40,8 @@ class Role(NamedTuple):
 
     kind: Kind
     """`key`: it decides the template; `count`, `hole`: a number or text that varies; `behind`: read
-    where the hole of that number has no text."""
+    where the hole of that number has no text; `searched`: a text in which the rules may find usage,
+    and which is as if unread otherwise."""
     number: int = 0
 
 
@@ -64,13 +66,20 @@ class Refused(Exception):
 
 def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...]) -> Roles:
     """The roles of the attributes *names*."""
-    plan = plan_of(scope_of(scope_name[:MAX_TEXT_CHARS], scope_version[:MAX_TEXT_CHARS]), names)
-    if plan is None:
-        refused = "raw_text" if texts_of(names) or entities_of(names) else ""
-        return Roles({}, reads_name=False, refused=refused or ("" if STATING.isdisjoint(names) else "bearer"))
-    kinds = {kind for _, _, kind in (*plan.rest, *plan.lower)}
+    scope = scope_of(scope_name[:MAX_TEXT_CHARS], scope_version[:MAX_TEXT_CHARS])
+    reader = scope.reader or reader_by_names(scope, names)
+    searched = (
+        {name: Role("searched") for name in texts_of(names)} if reader is None or reader.convention.is_generic else {}
+    )
+    if reader is None:
+        refused = "raw_text" if entities_of(names) else ""
+        return Roles(searched, reads_name=False, refused=refused or ("" if STATING.isdisjoint(names) else "bearer"))
+    plan = reader.interests.plan(names)
+    if reader.convention.is_generic:
+        searched |= {name: Role("searched") for _, name, kind in (*plan.rest, *plan.lower) if kind == RAW}
+    kinds = {kind for _, name, kind in (*plan.rest, *plan.lower) if name not in searched}
     refused = next((reason for kind, reason in _UNREADABLE.items() if kind in kinds), "")
-    roles = _roles(plan)
+    roles = _roles(plan) | searched
     if sum(role.kind == "count" for role in roles.values()) > _MAX_COUNTS:
         refused = "many_counts"
     return Roles(roles, reads_name=True, refused=refused)
@@ -264,7 +273,13 @@ def _varying(
 ) -> Iterator[tuple[str, AnyValue | _Count | _Text]]:
     for name, role in roles.of.items():
         value = attributes[name]
+        if role.kind == "searched" and (value.HasField("kvlist_value") or may_hold_object(_utf8(value.string_value))):
+            raise Refused("raw_text")
         if role.kind == "count" and value.HasField(_INT_TAG):
             yield name, _Count(computation.given("count", value.int_value, role.number))
         elif role.kind == "hole" and is_hole(value.string_value):
             yield name, _Text(stands.texts[role.number])
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -32,7 +32,16 @@ _JSON_WORD = {"None": "null", "True": "true", "False": "false"}
 _OBJECT_REPR = re.compile(r"[A-Za-z_][\w.]{0,80}\(\w{1,80}=", re.ASCII)
 """How the repr of an object with named fields begins."""
 _LEADING_ID = re.compile(r'\s*\{\s*"id"\s*:\s*"([\w.:-]{1,256})"', re.ASCII)
+_BEGINS_OBJECT = re.compile(rb"[ \t-\r]*\{|[\w.]*\(", re.ASCII)
+_BEGIN_BYTES = 32
 _NOTHING: Mapping[str, Json] = {}
+
+
+def may_hold_object(text: bytes) -> bool:
+    """Whether a rule may find an object in *text*, JSON or printed, or counts of tokens. The native
+    reader asks the same, and leaves spans with such a text to the rules.
+    """
+    return b"{" in text[:_BEGIN_BYTES] or _BEGINS_OBJECT.match(text) is not None or b"oken" in text
 
 
 @inside_text

@@ -37,7 +37,6 @@ from gateway.rules.extract import (
     NO_PLAN,
     AttributeTable,
     Extracted,
-    ExtractionPlan,
     pick,
     pick_planned,
 )
@@ -439,12 +438,6 @@ def _has_ai_mark(picked: Extracted) -> bool:
         field not in NEUTRAL and not field.startswith("raw_")
         for field in (*picked.texts, *picked.counts, *picked.numbers)
     )
-
-
-def plan_of(scope: Scope, names: tuple[str, ...]) -> ExtractionPlan | None:
-    """How spans of *scope* with these *names* are read; None where no convention reads them."""
-    reader = scope.reader or reader_by_names(scope, names)
-    return None if reader is None else reader.interests.plan(names)
 
 
 @lru_cache(maxsize=4096)

@@ -6,8 +6,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from gateway.pipeline.parsing import reader
 from gateway.pipeline.parsing.parse import Payload
 from gateway.read.limits import ParseLimits
+from gateway.rules.texts import may_hold_object
 from tests.native.readers import Readers, context_at
 from tests.native.test_generated import bodies
+from tests.support.metrics import attributes
 
 BODY = bodies()["otlp/otel-openai-v2-latest/chat"]
 
@@ -65,3 +67,45 @@ def test_a_large_span_of_a_known_shape_keeps_to_the_limit_of_attributes() -> Non
         attribute = spans[0].events[0].attributes.add(key=f"key{number}")
         attribute.value.string_value = "x" * 30
     assert not readers.compare(request.SerializeToString(), context)
+
+
+TEXTS = (
+    "a plain answer", "", "5 tokens", "call(x)", "a.call_2(x=1)", " \t{}", "x" * 31 + "{", "x" * 33 + "{", "(", "é(",
+    '{"model": "gpt-4o", "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}}',
+    "Answer(usage={'prompt_tokens': 5, 'completion_tokens': 7, 'total_tokens': 12}, model='gpt-4o')",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "usage", [{}, {"acme.usage.prompt_tokens": 5, "acme.usage.completion_tokens": 7, "acme.model": "gpt-4o"}]
+)
+def test_a_text_in_which_usage_may_be_is_read_by_the_rules_and_any_other_costs_nothing(
+    usage: dict[str, object],
+) -> None:
+    readers, context = Readers(), context_at()
+    for turn in range(4):
+        for number, text in enumerate(TEXTS):
+            readers.compare(of_text(text, usage, 16 * turn + number), context)
+    before = readers.native.native_spans
+    for number in range(10):
+        assert readers.compare(of_text(f"another plain answer, {number}", usage, 100 + number), context)
+    assert readers.native.native_spans == before + 10
+    for number, text in enumerate(TEXTS[2:]):
+        readers.compare(of_text(text, usage, 200 + number), context)
+    assert readers.native.native_spans == before + 10 + sum(not may_hold_object(x.encode()) for x in TEXTS[2:])
+
+
+def of_text(text: str, usage: dict[str, object], number: int) -> bytes:
+    """A span of an unknown scope with *text* in the place of an answer."""
+    request = ExportTraceServiceRequest()
+    scope_spans = request.resource_spans.add().scope_spans.add()
+    scope_spans.scope.name = "acme.flow"
+    scope_spans.spans.add(
+        name="step",
+        trace_id=number.to_bytes(16, "big")[:15] + b"\x01",
+        span_id=number.to_bytes(8, "big")[:7] + b"\x01",
+        start_time_unix_nano=1_793_527_200_000_000_000,
+        end_time_unix_nano=1_793_527_201_000_000_000,
+        attributes=attributes({**usage, "acme.output": text}),
+    )
+    return request.SerializeToString()

@@ -57,6 +57,7 @@ pub fn roles(span: &Span, roles: Vec<RoleOf>) -> PyResult<Vec<Role>> {
             "count" => Role::Count(number),
             "hole" if is_hole => Role::Hole(number),
             "behind" if is_hole => Role::Behind(number),
+            "searched" => Role::Searched,
             _ => return Err(PyValueError::new_err("no such role")),
         };
         known.insert(name.into_bytes(), role);

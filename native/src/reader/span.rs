@@ -10,6 +10,10 @@ pub const HOLES: usize = 3;
 /// A text of more bytes is no hole.
 const MAX_HOLE_BYTES: usize = 128;
 const MAX_ATTRIBUTES: usize = 512;
+/// Of a map as a value: field 6, with a length.
+const KVLIST_TAG: u8 = 0x32;
+/// An object that begins so early is JSON.
+const BEGIN_BYTES: usize = 32;
 
 /// What the value of an attribute is to its span's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub enum Role {
     Hole(u8),
     /// Read only where that hole has no text.
     Behind(u8),
+    /// Searched for an object of usage; most texts hold none, and are as if unread.
+    Searched,
 }
 
 /// A span of a payload, with the parts that a record is made of.
@@ -148,6 +154,7 @@ pub fn key_of<'a>(
                     push(key, value);
                 }
             },
+            Role::Searched => key.push(if may_state_usage(value) { b's' } else { b'p' }),
             Role::Hole(number) => match text_value(value) {
                 Some(text) if is_hole(text) && !is_word(text) => {
                     varying.holes[usize::from(*number)] = text;
@@ -172,6 +179,23 @@ pub fn key_of<'a>(
 fn push(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     key.extend_from_slice(bytes);
+}
+
+/// Whether a rule may find an object in the value; as `gateway.rules.texts.may_hold_object`.
+fn may_state_usage(value: &[u8]) -> bool {
+    match text_value(value) {
+        Some(text) => may_hold_object(text),
+        None => value.first() == Some(&KVLIST_TAG),
+    }
+}
+
+fn may_hold_object(text: &[u8]) -> bool {
+    let is_space = |byte: &&u8| matches!(**byte, b' ' | b'\t'..=b'\r');
+    let is_word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_.".contains(*byte);
+    text[..text.len().min(BEGIN_BYTES)].contains(&b'{')
+        || text.iter().find(|byte| !is_space(byte)) == Some(&b'{')
+        || text.iter().find(|byte| !is_word(byte)) == Some(&b'(')
+        || text.windows(4).any(|part| part == b"oken")
 }
 
 /// Whether *text* is a name as `gateway.rules.record` takes any; JSON writes such as they are.
