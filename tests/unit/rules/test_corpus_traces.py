@@ -11,6 +11,7 @@ from gateway.read.otlp_json import decode_traces_json
 from gateway.read.otlp_protobuf import decode_traces
 from gateway.rules.call import LINK_BYTES, Call, Normalised
 from gateway.rules.context import Context
+from gateway.rules.conventions.choose import MARKED, SCOPES
 from gateway.rules.record import record_json
 from gateway.rules.traces import normalise_traces
 from tests.support.compare import differences
@@ -176,3 +177,13 @@ def assert_attribution(scenario: Scenario, calls: list[Call]) -> None:
             assert attribution["team"] == "team-7Q"
             assert attribution["environment"] == "staging"
         assert attribution["key"] == "corpus"
+
+
+NOT_CAPTURED = frozenset({"goose"})
+"""Conventions that no payload of the corpus has; published semantics hold them."""
+
+
+def test_every_convention_of_spans_has_a_payload_with_its_true_counts() -> None:
+    conventions = {convention.name for convention in (*SCOPES.values(), *MARKED)}
+    read = {call.record["source"]["convention"] for scenario in SCENARIOS for call in calls_of(scenario)}
+    assert conventions - read == NOT_CAPTURED
