@@ -179,7 +179,7 @@ def assert_attribution(scenario: Scenario, calls: list[Call]) -> None:
         assert attribution["key"] == "corpus"
 
 
-NOT_CAPTURED = frozenset({"goose"})
+NOT_CAPTURED = frozenset({"goose", "vercel"})
 """Conventions that no payload of the corpus has; published semantics hold them."""
 
 
