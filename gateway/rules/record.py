@@ -147,8 +147,9 @@ def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
     if convention.is_generic:
         flags.append("unknown_convention")
     if basis is UNSTATED:
-        counts[SHOWN] = shown_basis(counts, usage, served_by, response_model or request_model)
-        if counts[SHOWN] == ASSUMED:
+        shown = shown_basis(counts, usage, served_by, response_model or request_model)
+        counts[SHOWN] = shown if consistent or shown == ASSUMED else 0  # impossible numbers prove nothing
+        if shown == ASSUMED:
             flags.append(BASIS_ASSUMED)
     record: Record = {
         "schema": SCHEMA,
