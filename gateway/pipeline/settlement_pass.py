@@ -8,10 +8,10 @@ whose changes are committed as they come.
 
 import time
 from asyncio import sleep
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import cast
+from typing import TypeVar, cast
 
 import orjson
 import structlog
@@ -32,6 +32,7 @@ from spool.settling import MERGED, Change, Position
 from spool.store import CountingStore
 
 log = structlog.get_logger()
+RefT = TypeVar("RefT")
 
 CONFLICT = "kept.conflict"
 INHERITED = "kept.inherited"
@@ -39,6 +40,8 @@ LEARNT = "kept.learnt"
 """Its input is read as other calls of its instrumentation proved it."""
 LOOP_TURN_S = 0.01
 """How long clusters are decided before other tasks of the event loop run."""
+READ_AT_ONCE = 500
+"""Records that are read together, which are in memory at once."""
 COMMIT_CHANGES = 500
 """Changes of a large cluster that are committed before its next part is decided."""
 
@@ -116,40 +119,38 @@ class SettlementPass:
             if record is not None:
                 self._prove(record, shown.scope, excludes=shown.excludes)
         slots = {ref: slot for verdict in self._verdicts for slot, refs in verdict.merged.items() for ref in refs}
-        open_: dict[int, Record] = {}
-        for ref, scope in [each for seq in self._due for each in self._ledger.assumed(seq)]:
+        assumed = [each for seq in self._due for each in self._ledger.assumed(seq)]
+        for part in _parts([each for each in assumed if each[0] in slots]):
+            for (ref, scope), own in zip(part, await self._records([ref for ref, _ in part]), strict=True):
+                merged = _record(self.changes, position(slots[ref]))
+                if own is not None and merged is not None and BASIS_ASSUMED not in merged["flags"]:
+                    self._prove_by_merge(own, merged, scope)
             await self._yield_in_time()
-            slot = slots.get(ref, ref)
-            if slot in open_ or not (ref in slots or self._bases.knows(scope)):
-                continue
-            record = await self._standing(slot)
-            if record is not None and BASIS_ASSUMED in record["flags"]:
-                open_[slot] = record
-            elif record is not None and ref in slots:
-                await self._prove_by_merge(ref, scope, record)
-        for slot, record in open_.items():
-            self._read_as_learnt(slot, record)
+        learnt = dict.fromkeys(slots.get(ref, ref) for ref, scope in assumed if self._bases.knows(scope))
+        for refs in _parts(list(learnt)):
+            for ref, record in zip(refs, await self._standing(refs), strict=True):
+                if record is not None and BASIS_ASSUMED in record["flags"]:
+                    self._read_as_learnt(ref, record)
+                    await self._yield_in_time()
 
-    async def _standing(self, ref: int) -> Record | None:
-        """The record at *ref* as it will stand; None where it does not, or waits."""
-        at = position(ref)
-        if at in self.changes:
-            return _record(self.changes, at)
-        if ref in self._waiting or at in self._committed or not self._ledger.settles(ref):
-            return None
-        (found,) = await self._records([ref])
-        return found
+    async def _standing(self, refs: Sequence[int]) -> list[Record | None]:
+        """The record at each reference as it will stand; None where it does not, or waits."""
+        unread = [
+            ref
+            for ref in refs
+            if not (ref in self._waiting or position(ref) in self._committed or position(ref) in self.changes)
+            and self._ledger.settles(ref)
+        ]
+        read = dict(zip(unread, await self._records(unread), strict=True)) if unread else {}
+        return [_record(self.changes, position(ref)) or read.get(ref) for ref in refs]
 
     def _prove(self, record: Record, scope: int, *, excludes: bool) -> None:
         by = learnt_by(record)
         if by is not None:
             self._bases.note(by, scope, excludes=excludes, now_ms=self._spool.wall_ms())
 
-    async def _prove_by_merge(self, ref: int, scope: int, merged: Record) -> None:
-        """Another report of the call shows what the input of the one at *ref* holds."""
-        (own,) = await self._records([ref])
-        if own is None:
-            return
+    def _prove_by_merge(self, own: Record, merged: Record, scope: int) -> None:
+        """Other reports of the call, *merged* with it, show what the input of *own* holds."""
         stated, whole = own["usage"].get("input_tokens"), merged["usage"].get("input_tokens")
         if stated is not None and whole in {stated, stated + cached_of(own["usage"])}:
             self._prove(own, scope, excludes=whole != stated)
@@ -316,6 +317,10 @@ class SettlementPass:
     def _change(self, ref: int, outcome: str, record: Record) -> None:
         at = position(ref)
         self.changes[at] = Change(*at, outcome, orjson.dumps(record))
+
+
+def _parts(refs: Sequence[RefT]) -> Iterator[Sequence[RefT]]:
+    return (refs[at : at + READ_AT_ONCE] for at in range(0, len(refs), READ_AT_ONCE))
 
 
 def _record(changes: dict[Position, Change], at: Position) -> Record | None:

@@ -30,7 +30,14 @@ async def rig(tmp_path: Path) -> AsyncIterator[MetricsRig]:
 
 
 def call(
-    name: str, counts: tuple[int, int], *, version: str = "1.0", holds: bool = False, at: float = 1, **more: Any
+    name: str,
+    counts: tuple[int, int],
+    *,
+    scope: str = "my.own.scope",
+    version: str = "1.0",
+    holds: bool = False,
+    at: float = 1,
+    **more: Any,
 ) -> bytes:
     """*holds*: the provider's own object shows that the input holds the cached tokens."""
     given, cached = counts
@@ -50,7 +57,7 @@ def call(
     spans = request.resource_spans.add()
     spans.resource.attributes.extend(attributes({"service.name": "app"}))
     scope_spans = spans.scope_spans.add()
-    scope_spans.scope.name, scope_spans.scope.version = "my.own.scope", version
+    scope_spans.scope.name, scope_spans.scope.version = scope, version
     scope_spans.spans.add(
         trace_id=trace_id(name),
         span_id=span_id(name),
@@ -150,16 +157,21 @@ async def test_numbers_that_contradict_each_other_prove_nothing(rig: MetricsRig)
     assert (await inputs(rig))[of("open")] == (200, True)
 
 
-async def test_another_report_of_the_call_proves_it_for_the_instrumentation(rig: MetricsRig) -> None:
+@pytest.mark.parametrize("order", list(permutations(("own", "sdk", "open"))))
+async def test_another_report_of_the_call_proves_it_for_the_instrumentation(
+    rig: MetricsRig, order: tuple[str, ...]
+) -> None:
     same = {"gen_ai.response.id": "msg_1"}
-    await rig.traces(call("own", OPEN, **same), sender=A)
-    await rig.traces(
-        call("sdk", (300, 100), holds=True, version="3.0", at=1.01, **same), sender=A
-    )
-    await rig.traces(call("open", (400, 50)), sender=A)
+    sent = {
+        "own": call("own", OPEN, **same),
+        "sdk": call("sdk", (300, 100), holds=True, scope="com.example.sdk", at=1.01, **same),
+        "open": call("open", (400, 50)),
+    }
+    for name in order:
+        await rig.traces(sent[name], sender=A)
     found = await inputs(rig)
-    assert found[of("open")] == (450, False)
-    assert len(found) == 2
+    assert found.pop(of("open")) == (450, False)
+    assert list(found.values()) == [(300, False)]
 
 
 async def test_what_has_gone_out_stays_and_a_kill_before_it_forgets_nothing(rig: MetricsRig, tmp_path: Path) -> None:
