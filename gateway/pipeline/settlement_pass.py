@@ -118,6 +118,7 @@ class SettlementPass:
         for shown, record in zip(proving, await self._records([each.ref for each in proving]), strict=True):
             if record is not None:
                 self._prove(record, shown.scope, excludes=shown.excludes)
+        self._ledger.proved(self._readable_seq)
         slots = {ref: slot for verdict in self._verdicts for slot, refs in verdict.merged.items() for ref in refs}
         assumed = [each for seq in self._due for each in self._ledger.assumed(seq)]
         for part in _parts([each for each in assumed if each[0] in slots]):

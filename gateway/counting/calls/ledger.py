@@ -679,7 +679,7 @@ class Ledger:
         return [(call_ref(seq, idx), unpack_fact(chunk.facts, idx).scope) for idx in chunk.assumed]
 
     def proving(self, through_seq: int) -> list[Proving]:
-        """Calls in chunks through *through_seq* that show what their input holds, once each: the
+        """Calls in chunks through *through_seq* that show what their input holds, until `proved`: the
         first `PROOFS_AT_ONCE` of a source, scope and model.
         """
         found: dict[tuple[int, ...], list[Proving]] = {}
@@ -693,8 +693,13 @@ class Ledger:
                 if len(alike) < PROOFS_AT_ONCE:
                     excludes = basis_of(fact) == SHOWN_EXCLUSIVE
                     alike.append(Proving(call_ref(chunk.seq, idx), fact.scope, excludes))
-            chunk.proving.clear()
         return [each for alike in found.values() for each in alike]
+
+    def proved(self, through_seq: int) -> None:
+        """What `proving` gave for chunks through *through_seq* is noted."""
+        for chunk in self._chunks.values():
+            if chunk.seq <= through_seq:
+                chunk.proving.clear()
 
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""

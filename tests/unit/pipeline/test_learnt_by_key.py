@@ -11,6 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gateway.common.contract.intake import Sender
+from spool.errors import SpoolError
 from tests.support.calls import span_id, trace_id
 from tests.support.metrics import at_ns, attributes
 from tests.support.metrics_rig import SETTLE_MS, MetricsRig
@@ -172,6 +173,23 @@ async def test_another_report_of_the_call_proves_it_for_the_instrumentation(
     found = await inputs(rig)
     assert found.pop(of("open")) == (450, False)
     assert list(found.values()) == [(300, False)]
+
+
+async def test_proofs_that_cannot_be_read_back_are_read_again(
+    rig: MetricsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.traces(call("proof", EXCLUDES), sender=A)
+    await rig.traces(call("open", OPEN), sender=A)
+
+    async def unreadable(*_: Any) -> list[bytes | None]:
+        raise SpoolError("unreadable")
+
+    rig.clock.now_ms += SETTLE_MS + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.spool, "read", unreadable)
+        with pytest.raises(SpoolError):
+            await rig.counting.settle_due(rig.spool.age_ms())
+    assert (await inputs(rig))[of("open")] == (300, False)
 
 
 async def test_what_has_gone_out_stays_and_a_kill_before_it_forgets_nothing(rig: MetricsRig, tmp_path: Path) -> None:
