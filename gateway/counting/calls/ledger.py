@@ -212,10 +212,12 @@ class Ledger:
         for source, scope, refs in groups:
             self._watch_co_instrumented(source, scope, refs)
 
-    def _note(self, rows: bytes, i: int, ref: int, chunk: Settling) -> None:
-        """Row *i*, which stands at *ref*, has marks of `NOTED`."""
+    def _note(self, rows: bytes, i: int, ref: int, chunk: Settling, first: int) -> None:
+        """Row *i*, which stands at *ref*, has marks of `NOTED`; *first*: the reference at which what
+        came with it under one key begins.
+        """
         fact = unpack_fact(rows, i)
-        self._note_marks(fact, ref, chunk, split_ref(ref).idx)
+        self._note_marks(fact, ref, chunk, split_ref(ref).idx, first)
         if fact.group:
             self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
 
@@ -341,7 +343,7 @@ class Ledger:
         facts, _ = self._count(restored)
         self._take(chunk, facts, _groups_in_order(rows, restored.first))
 
-    def _note_marks(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
+    def _note_marks(self, fact: CallDigest, ref: int, chunk: Settling, idx: int, first: int) -> None:
         if fact.marks & REPEATS_OTHERS:
             chunk.marked.add(idx)
         if fact.marks & UNFINISHED:
@@ -349,7 +351,7 @@ class Ledger:
         if fact.marks & STREAM_PART:
             self._add_stream_part(fact, ref, chunk, idx)
         if fact.marks & BASES:
-            _note_basis(fact, chunk, idx)
+            _note_basis(fact, chunk, idx, first)
 
     def _add_stream_part(self, fact: CallDigest, ref: int, chunk: Settling, idx: int) -> None:
         """It needs a verdict in any case: what comes later may change whose counterpart it is."""
@@ -680,16 +682,16 @@ class Ledger:
 
     def proving(self, through_seq: int) -> list[Proving]:
         """Calls in chunks through *through_seq* that show what their input holds, until `proved`: the
-        first `PROOFS_AT_ONCE` of a source, scope and model.
+        first `PROOFS_AT_ONCE` of a payload's source, scope and model, for a payload has one key.
         """
         found: dict[tuple[int, ...], list[Proving]] = {}
         for chunk in self._chunks.values():
             if chunk.seq > through_seq:
                 continue
-            for idx in chunk.proving:
+            for first, idx in chunk.proving:
                 fact = unpack_fact(chunk.facts, idx)
                 model = fact.response_model or fact.request_model
-                alike = found.setdefault((fact.source, fact.scope, model, fact.marks & BASES), [])
+                alike = found.setdefault((first, fact.source, fact.scope, model, fact.marks & BASES), [])
                 if len(alike) < PROOFS_AT_ONCE:
                     excludes = basis_of(fact) == SHOWN_EXCLUSIVE
                     alike.append(Proving(call_ref(chunk.seq, idx), fact.scope, excludes))
@@ -798,7 +800,7 @@ class Ledger:
         if fact.marks & STREAM_PART:
             self._add_stream_part(fact, new, chunk, idx)
         if fact.marks & BASES:
-            _note_basis(fact, chunk, idx)
+            _note_basis(fact, chunk, idx, new)
         self._watch_co_instrumented(fact.source, fact.scope, (new,))
 
     def received_ms(self, seq: int) -> int:
@@ -863,6 +865,8 @@ class _Payload:
     """Rows that are being counted, and what is rare of them."""
 
     __slots__ = ("_kept", "_ledger", "_through", "chunk", "duplicates", "first", "rows")
+    is_of_one_key = True
+    """Whether all rows came under one inbound key."""
 
     def __init__(self, ledger: Ledger, rows: bytes, chunk: Settling, first: int, duplicates: set[int]) -> None:
         """*first*: index in *chunk* of the first row that is kept."""
@@ -890,13 +894,15 @@ class _Payload:
         if prev_response or prev_request:
             for related in (ref, prev_response, prev_request):
                 self._ledger._relate(related)  # noqa: SLF001
-        self._ledger._note(self.rows, i, ref, self.chunk)  # noqa: SLF001
+        first = self.first if self.is_of_one_key else ref
+        self._ledger._note(self.rows, i, ref, self.chunk, first)  # noqa: SLF001
 
 
 class _Restored(_Payload):
     """Rows that the spool has, each of which was kept."""
 
     __slots__ = ()
+    is_of_one_key = False
 
     def is_news(self, i: int, ref: int) -> bool:
         """Row *i*, which stands at *ref*, is a version of the span's first report."""
@@ -915,9 +921,12 @@ def _groups_in_order(rows: bytes, ref: int) -> Iterator[Group]:
         ref = end
 
 
-def _note_basis(fact: CallDigest, chunk: Settling, idx: int) -> None:
-    """Call *idx* of *chunk* shows what its input holds, or does not."""
-    (chunk.assumed if basis_of(fact) == ASSUMED else chunk.proving).append(idx)
+def _note_basis(fact: CallDigest, chunk: Settling, idx: int, first: int) -> None:
+    """Call *idx* of *chunk* shows what its input holds, or does not; *first* as in `_note`."""
+    if basis_of(fact) == ASSUMED:
+        chunk.assumed.append(idx)
+    else:
+        chunk.proving.append((first, idx))
 
 
 def _restore_outcomes(chunk: Settling, dropped: Mapping[int, str], merged: AbstractSet[int]) -> None:

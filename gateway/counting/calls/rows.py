@@ -55,8 +55,9 @@ class Settling:
     of a product's ways to report."""
     assumed: list[int] = field(default_factory=list)
     """Calls of which nothing shows what their input holds."""
-    proving: list[int] = field(default_factory=list)
-    """Calls that show it, which no table knows; until they are noted."""
+    proving: list[tuple[int, int]] = field(default_factory=list)
+    """Calls that show it, which no table knows, with the first reference of their payload; until
+    they are noted."""
     looks: dict[int, int] = field(default_factory=dict)
     """Call -> how often it was gathered into a cluster of more than `SMALL_CLUSTER`."""
     parted: dict[int, int] = field(default_factory=dict)

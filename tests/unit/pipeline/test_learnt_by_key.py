@@ -145,6 +145,21 @@ async def test_a_key_without_proof_is_read_as_the_others_proved_until_one_contra
     assert (await inputs(rig))[of("second")] == (200, True)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_the_few_proofs_of_a_key_count_among_the_many_of_another(
+    rig: MetricsRig, tmp_path: Path, *, is_killed: bool
+) -> None:
+    for number in range(9):
+        await rig.traces(call(f"a{number}", EXCLUDES), sender=A)
+    await rig.traces(call("c", EXCLUDES), sender=C)
+    await rig.traces(call("b", (5000, 100), holds=True), sender=B)
+    await rig.traces(call("open c", OPEN), sender=C)
+    survivor = await rig.killed(tmp_path / "killed") if is_killed else rig
+    assert (await inputs(survivor))[of("open c")] == (300, False)
+    if is_killed:
+        await survivor.close()
+
+
 async def test_proofs_of_one_key_that_contradict_each_other_show_nothing(rig: MetricsRig) -> None:
     await rig.traces(call("excludes", EXCLUDES), sender=A)
     await rig.traces(call("holds", (5000, 100), holds=True), sender=A)
