@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from gateway.cli.asking import ask
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 from gateway.cli.printing import plain, print_table
 from gateway.common.printable import harmless
+from gateway.counting.readings import SHOWN_BASES
 
 if TYPE_CHECKING:
     from gateway.config.model import Config
@@ -52,7 +54,34 @@ async def print_senders(config: "Config", *, warning: tuple[str, ...], limit: in
         click.echo(json.dumps(answer))
     else:
         print_list(answer)
+        print_readings(await input_readings(config))
     return 0
+
+
+async def input_readings(config: "Config") -> Sequence[Mapping[str, Any]]:
+    """As `GET /v2/status` has them; none while no gateway runs."""
+    from gateway.cli import requests  # noqa: PLC0415 - most of the gateway: `--help` needs none of it
+    from gateway.operate import spool_files  # noqa: PLC0415
+
+    readings: Sequence[Mapping[str, Any]] = ()
+    with suppress(click.ClickException):
+        readings = (await requests.ask(config, requests.STATUS, spool_files.STATUS)).get("input_readings", ())
+    return readings
+
+
+def print_readings(readings: Sequence[Mapping[str, Any]]) -> None:
+    """One line for each library whose input may or may not include the cached tokens."""
+    if readings:
+        click.echo("Libraries of which no table knows whether their input includes the cached tokens:")
+    for each in readings[:LIST_LIMIT]:
+        library = " ".join(harmless(each[name]) for name in ("library", "library_version") if each[name])
+        click.echo(
+            f"  {library}, {harmless(each['provider'])}: {SHOWN_BASES[each['basis']]}. Calls: {each['calls_proved']}"
+            f" proved, {each['calls_learnt']} learnt, {each['calls_assumed']} assumed to include them"
+            f" ({each['input_tokens_assumed']} input tokens)"
+        )
+    if (rest := len(readings) - LIST_LIMIT) > 0:
+        click.echo(f"  {rest} more are in GET /v2/status")
 
 
 def print_list(answer: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from gateway.common.contract.json_types import Count, Schema, Time
 from gateway.common.contract.reader_status import ReaderStatus
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
+from gateway.counting.readings import InputReading
 from gateway.observability.dead_letters import ReasonFigures, ResendFigures
 from gateway.observability.quarantine import QuarantineStatus
 from gateway.observability.refusals import RefusedStatus
@@ -105,6 +106,8 @@ class Status(TypedDict):
     that were sampled or lost."""
     ai_without_calls: NotRequired[Sequence[AiWithoutCalls]]
     """Sources that report agents and steps, and no call of a model."""
+    input_readings: NotRequired[Sequence[InputReading]]
+    """How inputs were read where no table knows whether they include the cached tokens."""
     spool: NotRequired[SpoolStatus]
     quarantine: NotRequired[QuarantineStatus]
     """Damage that was found in the spool's files, and what became of it."""

@@ -8,6 +8,7 @@ from gateway.common.contract.reader_status import ReaderStatus
 from gateway.common.release import commit, release
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap, sender_shown
+from gateway.counting.readings import InputReading
 from gateway.fleet.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
@@ -48,6 +49,7 @@ class StatusReport:
     unpriced: Mapping[str, int]
     gaps: Callable[[], Sequence[Gap]]
     uncovered: Callable[[], Sequence[AiWithoutCalls]]
+    input_readings: Callable[[], Sequence[InputReading]]
     key_names: Callable[[], Mapping[str, str]]
     refused: Callable[[], Sequence[RefusedStatus]]
     """As `RefusedRequests.status`."""
@@ -69,6 +71,7 @@ class StatusReport:
             "unpriced": dict(self.unpriced),
             "gaps": [{**gap, "sender": sender_shown(gap["sender"], key_names)} for gap in self.gaps()],
             "ai_without_calls": self.uncovered(),
+            "input_readings": self.input_readings(),
             "spool": spool_status(self.spool),
             "quarantine": quarantine_status(self.spool),
             "dead_letters": reason_figures(dead_letters),

@@ -20,6 +20,7 @@ from gateway.counting.bases import LearntBases
 from gateway.counting.calls.digest import call_ref, of_this_size, split_ref
 from gateway.counting.calls.ledger import MOVED, Ledger
 from gateway.counting.coverage import AiWithoutCalls, Coverage
+from gateway.counting.readings import InputReading, InputReadings
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.pipeline.late_chunks import LateChunks
 from gateway.pipeline.metrics import MetricsPipeline, Price
@@ -83,6 +84,8 @@ class Settler:
         """
         self.bases = LearntBases() if bases is None else bases
         """What instrumentations proved of their input."""
+        self.readings = InputReadings()
+        """How inputs were read since the start."""
         self._keep_bases = keep_bases
         self.ledger = self.ledger_type(max_keys)
         self._price = price
@@ -167,6 +170,10 @@ class Settler:
     def uncovered(self) -> list[AiWithoutCalls]:
         """Sources of AI spans without calls as of now."""
         return self.coverage.uncovered(self._now_ms())
+
+    def input_readings(self) -> list[InputReading]:
+        """How inputs were read of which no table knows whether they hold the cached tokens."""
+        return self.readings.status(self.bases)
 
     def counted(self) -> None:
         """Reports were counted: there will be something to settle."""
@@ -268,6 +275,7 @@ class Settler:
         except BaseException:
             settlement.undo()
             raise
+        self.readings.add(settlement.readings)
         for seq, received_ms in received.items():
             self.lag_seconds.observe(max(0, self._now_ms() - received_ms) / 1000)
             ledger.settled(seq)

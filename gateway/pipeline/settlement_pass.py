@@ -18,12 +18,13 @@ import structlog
 
 from gateway.common.contract.flags import BASIS_ASSUMED, BASIS_LEARNT, UNPRICED
 from gateway.common.traceback_summary import places
-from gateway.counting.bases import LearntBases, learnt_by
+from gateway.counting.bases import Instrumentation, LearntBases, learnt_by
 from gateway.counting.calls.digest import split_ref
-from gateway.counting.calls.ledger import Ledger
+from gateway.counting.calls.ledger import Assumed, Ledger
 from gateway.counting.calls.merge import cached_of, merge
 from gateway.counting.calls.parts import MAX_STANDING, Closure
 from gateway.counting.calls.resolve import Verdict
+from gateway.counting.readings import Readings
 from gateway.pipeline.late_chunks import LateChunks
 from gateway.pipeline.metrics import Price
 from spool.errors import SpoolError
@@ -75,6 +76,8 @@ class SettlementPass:
         """
         self.changes: dict[Position, Change] = {}
         """What is to be written with the settled chunks."""
+        self.readings: dict[Instrumentation, Readings] = {}
+        """How inputs were read of which no table knows what they hold."""
         self._ledger = ledger
         self._spool = spool
         self._price = price
@@ -118,21 +121,44 @@ class SettlementPass:
         for shown, record in zip(proving, await self._records([each.ref for each in proving]), strict=True):
             if record is not None:
                 self._prove(record, shown.scope, excludes=shown.excludes)
+                self._see(record, Readings(proved=shown.calls))
         self._ledger.proved(self._readable_seq)
         slots = {ref: slot for verdict in self._verdicts for slot, refs in verdict.merged.items() for ref in refs}
         assumed = [each for seq in self._due for each in self._ledger.assumed(seq)]
-        for part in _parts([each for each in assumed if each[0] in slots]):
-            for (ref, scope), own in zip(part, await self._records([ref for ref, _ in part]), strict=True):
-                merged = _record(self.changes, position(slots[ref]))
+        for part in _parts([each for each in assumed if each.ref in slots]):
+            for each, own in zip(part, await self._records([each.ref for each in part]), strict=True):
+                merged = _record(self.changes, position(slots[each.ref]))
                 if own is not None and merged is not None and BASIS_ASSUMED not in merged["flags"]:
-                    self._prove_by_merge(own, merged, scope)
+                    self._prove_by_merge(own, merged, each.scope)
             await self._yield_in_time()
-        learnt = dict.fromkeys(slots.get(ref, ref) for ref, scope in assumed if self._bases.knows(scope))
+        learnt = dict.fromkeys(slots.get(each.ref, each.ref) for each in assumed if self._bases.knows(each.scope))
         for refs in _parts(list(learnt)):
             for ref, record in zip(refs, await self._standing(refs), strict=True):
                 if record is not None and BASIS_ASSUMED in record["flags"]:
                     self._read_as_learnt(ref, record)
                     await self._yield_in_time()
+        rest = {slots.get(each.ref, each.ref): each for each in reversed(assumed)}
+        await self._see_assumed({slot: each for slot, each in rest.items() if slot not in learnt})
+
+    async def _see_assumed(self, assumed: Mapping[int, Assumed]) -> None:
+        """Note calls of instrumentations of which nothing is known, each by where its record is;
+        one of those alike is read.
+        """
+        alike: dict[tuple[int, int, int], list[int]] = {}
+        for ref, each in assumed.items():
+            change = self.changes.get(position(ref))
+            if self._ledger.settles(ref) and not (change is not None and change.record is None):
+                alike.setdefault((each.source, each.scope, each.model), []).append(ref)
+        for part in _parts(list(alike.values())):
+            for refs, record in zip(part, await self._standing([refs[0] for refs in part]), strict=True):
+                if record is not None and BASIS_ASSUMED in record["flags"]:
+                    tokens = sum(assumed[ref].input_tokens for ref in refs)
+                    self._see(record, Readings(assumed=len(refs), tokens=tokens))
+
+    def _see(self, record: Record, readings: Readings) -> None:
+        by = learnt_by(record)
+        if by is not None:
+            self.readings.setdefault(by.instrumentation, Readings()).add(readings)
 
     async def _standing(self, refs: Sequence[int]) -> list[Record | None]:
         """The record at each reference as it will stand; None where it does not, or waits."""
@@ -155,12 +181,15 @@ class SettlementPass:
         stated, whole = own["usage"].get("input_tokens"), merged["usage"].get("input_tokens")
         if stated is not None and whole in {stated, stated + cached_of(own["usage"])}:
             self._prove(own, scope, excludes=whole != stated)
+            self._see(own, Readings(proved=1))
 
     def _read_as_learnt(self, ref: int, record: Record) -> None:
         by = learnt_by(record)
         excludes = None if by is None else self._bases.excludes(by)
         if excludes is None:
+            self._see(record, Readings(assumed=1, tokens=record["usage"].get("input_tokens") or 0))
             return
+        self._see(record, Readings(learnt=1))
         record["flags"] = [BASIS_LEARNT if flag == BASIS_ASSUMED else flag for flag in record["flags"]]
         if excludes:
             usage = record["usage"]

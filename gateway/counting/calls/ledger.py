@@ -12,6 +12,7 @@ its parent, 22 for its response id, each table within `max_keys`.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -108,6 +109,20 @@ class Proving(NamedTuple):
     """Fingerprint of its instrumentation scope."""
     excludes: bool
     """Whether the input excludes the cached tokens."""
+    calls: int
+    """Calls that it is looked at for, with itself."""
+
+
+class Assumed(NamedTuple):
+    """A call of which nothing shows what its input holds."""
+
+    ref: int
+    source: int
+    scope: int
+    model: int
+    """Fingerprints of its sender, its instrumentation scope and its model."""
+    input_tokens: int
+    """As stated."""
 
 
 PROOFS_AT_ONCE: Final = 4
@@ -213,8 +228,8 @@ class Ledger:
             self._watch_co_instrumented(source, scope, refs)
 
     def _note(self, rows: bytes, i: int, ref: int, chunk: Settling, first: int) -> None:
-        """Row *i*, which stands at *ref*, has marks of `NOTED`; *first*: the reference at which what
-        came with it under one key begins.
+        """Row *i*, which stands at *ref*, has marks of `NOTED`; *first*: the reference at which
+        what came with it under one key begins.
         """
         fact = unpack_fact(rows, i)
         self._note_marks(fact, ref, chunk, split_ref(ref).idx, first)
@@ -673,28 +688,36 @@ class Ledger:
                 above = span_key(link.trace_id + link.parent_span_id)
                 self.inheritance.above.add(span_key(link.trace_id + link.span_id), above)
 
-    def assumed(self, seq: int) -> list[tuple[int, int]]:
-        """Reference and scope of the calls of chunk *seq* of which nothing shows what their input
-        holds.
-        """
+    def assumed(self, seq: int) -> list[Assumed]:
+        """The calls of chunk *seq* of which nothing shows what their input holds."""
         chunk = self._chunks[seq]
-        return [(call_ref(seq, idx), unpack_fact(chunk.facts, idx).scope) for idx in chunk.assumed]
+        facts = ((idx, unpack_fact(chunk.facts, idx)) for idx in chunk.assumed)
+        return [
+            Assumed(call_ref(seq, idx), x.source, x.scope, x.response_model or x.request_model, max(0, x.input_tokens))
+            for idx, x in facts
+        ]
 
     def proving(self, through_seq: int) -> list[Proving]:
-        """Calls in chunks through *through_seq* that show what their input holds, until `proved`: the
-        first `PROOFS_AT_ONCE` of a payload's source, scope and model, for a payload has one key.
+        """Calls in chunks through *through_seq* that show what their input holds, until `proved`:
+        the first `PROOFS_AT_ONCE` of a payload's source, scope and model, for a payload has one
+        key.
         """
         found: dict[tuple[int, ...], list[Proving]] = {}
+        calls: Counter[tuple[int, ...]] = Counter()
         for chunk in self._chunks.values():
             if chunk.seq > through_seq:
                 continue
             for first, idx in chunk.proving:
                 fact = unpack_fact(chunk.facts, idx)
                 model = fact.response_model or fact.request_model
-                alike = found.setdefault((first, fact.source, fact.scope, model, fact.marks & BASES), [])
+                kind = (first, fact.source, fact.scope, model, fact.marks & BASES)
+                calls[kind] += 1
+                alike = found.setdefault(kind, [])
                 if len(alike) < PROOFS_AT_ONCE:
                     excludes = basis_of(fact) == SHOWN_EXCLUSIVE
-                    alike.append(Proving(call_ref(chunk.seq, idx), fact.scope, excludes))
+                    alike.append(Proving(call_ref(chunk.seq, idx), fact.scope, excludes, 1))
+        for alike_kind, (looked_at, *rest) in found.items():
+            found[alike_kind] = [looked_at._replace(calls=calls[alike_kind] - len(rest)), *rest]
         return [each for alike in found.values() for each in alike]
 
     def proved(self, through_seq: int) -> None:

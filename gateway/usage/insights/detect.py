@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from gateway.common.contract.budgets import Crossing
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap, sender_shown
+from gateway.counting.readings import InputReading
+from gateway.usage.insights.bases import basis_assumed, basis_contradicted
 from gateway.usage.insights.budgets import budget_crossed
 from gateway.usage.insights.calls import error_burst, missing_usage_rising
 from gateway.usage.insights.finding import Finding
@@ -65,6 +67,7 @@ class Figures(NamedTuple):
     key_names: Mapping[str, str] = MappingProxyType({})
     """The stable id that counting uses -> the key's name."""
     crossings: Sequence[Crossing] = ()
+    input_readings: Sequence[InputReading] = ()
     has_prices: bool = True
     """Whether calls are priced here; else a missing price means nothing."""
 
@@ -77,6 +80,8 @@ def detect(figures: Figures) -> list[Finding]:
     found += [
         calls_lost(figures.gaps, figures.prefer_metrics, figures.key_names),
         ai_without_calls(figures.uncovered),
+        basis_contradicted(figures.input_readings),
+        basis_assumed(figures.input_readings),
         held_lane(figures.stuck_lanes),
         dead_letters(figures.dead_letters),
         silent_device(figures.devices, figures.now_ms),

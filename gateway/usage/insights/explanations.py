@@ -74,6 +74,20 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
         "calls or usage metrics of the service arrive, or there were no such spans for a day",
         "Also turn on the instrumentation of the model client, in addition to the agent framework's.",
     ),
+    "basis_contradicted": Explanation(
+        "contradictory input counts",
+        "calls of one library and version prove both that its input tokens include the cached ones and that they exclude them",
+        "the gateway remembers only one of the two",
+        "Look for a setting or a fork of the library that differs between its senders. A sender whose own calls prove"
+        " one of the two is counted by it. All others are taken to include the cached tokens, which cannot overstate.",
+    ),
+    "basis_assumed": Explanation(
+        "assumed input counts",
+        "nothing shows whether the input tokens of a library include the cached ones, and 20 of its calls have cached tokens",
+        "a call of the library shows it",
+        "Have the sender also report the total of tokens or the provider's own usage object, or also turn on the"
+        " instrumentation of the provider's SDK. One call that shows it is enough.",
+    ),
     "error_burst": Explanation(
         "error burst",
         "a quarter of the calls of a provider or service fail, and that is three times the usual share",

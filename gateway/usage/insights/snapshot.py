@@ -10,6 +10,7 @@ from functools import partial
 from gateway.common.contract.budgets import Crossing
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
+from gateway.counting.readings import InputReading
 from gateway.fleet.devices.rows import silent_for
 from gateway.fleet.devices.store import DeviceStore
 from gateway.usage.insights.detect import Figures
@@ -29,6 +30,7 @@ class Snapshot:
     """Lane -> state and reason, of those that hold records and are not `ok`."""
     gaps: Callable[[], Sequence[Gap]]
     uncovered: Callable[[], Sequence[AiWithoutCalls]]
+    input_readings: Callable[[], Sequence[InputReading]]
     key_names: Callable[[], Mapping[str, str]]
     crossings: Callable[[], Sequence[Crossing]]
     prefer_metrics: frozenset[str]
@@ -42,6 +44,7 @@ class Snapshot:
             self.now_ms(),
             gaps=self.gaps(),
             uncovered=self.uncovered(),
+            input_readings=self.input_readings(),
             prefer_metrics=self.prefer_metrics,
             key_names=self.key_names(),
             crossings=self.crossings(),

@@ -64,6 +64,11 @@ MISSING_MAX_SHARE: Final = 0.50
 spends is not seen.
 """
 
+# ---- what an input holds
+
+ASSUMED_LEAST_CALLS: Final = 20
+"""Since the start, with cached tokens: one of the next calls of a library may still show it."""
+
 # ---- cache reads
 
 CACHE_LEAST_TOKENS: Final = 100_000

@@ -190,9 +190,7 @@ async def test_another_report_of_the_call_proves_it_for_the_instrumentation(
     assert list(found.values()) == [(300, False)]
 
 
-async def test_proofs_that_cannot_be_read_back_are_read_again(
-    rig: MetricsRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_proofs_that_cannot_be_read_back_are_read_again(rig: MetricsRig, monkeypatch: pytest.MonkeyPatch) -> None:
     await rig.traces(call("proof", EXCLUDES), sender=A)
     await rig.traces(call("open", OPEN), sender=A)
 
