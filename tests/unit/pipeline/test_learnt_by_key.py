@@ -2,7 +2,7 @@
 instrumentation proved it: its own key's calls first, then those of other keys while they agree.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from gateway.common.contract.intake import Sender
 from spool.errors import SpoolError
+from spool.record import Lane
+from spool.settling import Position
 from tests.support.calls import span_id, trace_id
 from tests.support.metrics import at_ns, attributes
 from tests.support.metrics_rig import SETTLE_MS, MetricsRig
@@ -203,6 +205,23 @@ async def test_proofs_that_cannot_be_read_back_are_read_again(rig: MetricsRig, m
         with pytest.raises(SpoolError):
             await rig.counting.settle_due(rig.spool.age_ms())
     assert (await inputs(rig))[of("open")] == (300, False)
+
+
+async def test_calls_that_are_read_as_learnt_are_read_back_together(
+    rig: MetricsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.traces(call("proof", EXCLUDES), sender=A)
+    for number in range(50):
+        await rig.traces(call(f"open{number}", OPEN), sender=A)
+    reads, read = [], rig.spool.read
+
+    async def counted(lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
+        reads.append(len(positions))
+        return await read(lane, positions)
+
+    monkeypatch.setattr(rig.spool, "read", counted)
+    assert {found for name, found in (await inputs(rig)).items() if name != of("proof")} == {(300, False)}
+    assert reads == [1, 50]
 
 
 async def test_what_has_gone_out_stays_and_a_kill_before_it_forgets_nothing(rig: MetricsRig, tmp_path: Path) -> None:
