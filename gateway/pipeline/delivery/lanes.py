@@ -471,5 +471,6 @@ def otlp_settings(options: OtlpExporter) -> OtlpSettings:
     )
 
 
-def exporter_options(options: ExporterOptions) -> dict[str, str]:
-    return {"path": str(options.path)} if isinstance(options, FileExporter) else {}
+def exporter_options(options: FileExporter | ConsoleExporter) -> dict[str, str]:
+    """All that is set, as texts."""
+    return {name: str(value) for name, value in options.model_dump(exclude={"type"}).items() if value is not None}

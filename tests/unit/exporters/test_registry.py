@@ -1,6 +1,7 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,8 +13,10 @@ from exporters.file import FileExporter
 from exporters.keyring import Keyring, KeySetting
 from exporters.registry import UpstreamSettings, build_client, build_extra, build_upstream
 from exporters.secret import Secret
+from gateway.config.model import ExporterOptions
 from spool.record import Batch
 from spool.unit_cost import BaseRecord
+from tests.conformance.exporters.targets import TARGETS
 
 
 async def learn_base(stream: str, base: Sequence[BaseRecord] | None) -> None: ...
@@ -61,3 +64,8 @@ async def test_the_console_prints_a_record_a_line() -> None:
     assert await exporter.send(Batch("b", "screen", 0, 0, "", (b'{"n":1}', b'{"n":2}'))) == Delivered()
     await exporter.close()
     assert stream.getvalue() == b'{"n":1}\n{"n":2}\n'
+
+
+def test_the_contract_of_exporters_is_tried_on_every_one_that_can_be_configured() -> None:
+    configured = {get_args(each.model_fields["type"].annotation)[0] for each in get_args(get_args(ExporterOptions)[0])}
+    assert configured - set(TARGETS) == {"plugin", "stream"}  # one is another distribution's, one sends nothing itself
