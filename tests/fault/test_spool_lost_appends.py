@@ -109,6 +109,7 @@ async def test_a_call_is_not_dropped_for_one_that_was_lost(rig: Rig) -> None:
     with pytest.raises(SpoolError):
         await lost
     await mend_appends(rig.spool)
+    await rebuilt(rig)
     await rig.settle()
     assert await rig.totals() == (1, 200, 40), "its children never came again, so it stands"
 
