@@ -78,7 +78,7 @@ async def _print_waiting(config: Config) -> None:
 
 
 def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
-    """The rows, what they leave, and the total."""
+    """The rows, below a model's its dated names; what they leave, and the total."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(name, overflow="fold")
@@ -86,6 +86,9 @@ def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
         table.add_column(name, justify="right", no_wrap=name != "cost")
     for row in answer["usage"]:
         table.add_row(*(plain(name_text(row, name)) for name in names), *sums_texts(row))
+        for version in row.get("versions", ()):
+            inside = (f"  {plain(name_text(version, name))}" if name == "model" else "" for name in names)
+            table.add_row(*inside, *sums_texts(version), style="dim")
     shown, count = len(answer["usage"]), answer["pagination"]["total_count"]
     if answer["rest"]:
         rest = f"{count - shown} more" if count > shown else "other"

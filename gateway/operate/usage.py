@@ -101,6 +101,11 @@ _COUNTED: Final[Json] = {
 _NAMES: Final[Json] = {
     **{name: {"type": ["string", "null"]} for name in DIMENSIONS},
     "start": {"type": "string", "format": "date-time", "description": "Of the hour or day; only with an interval."},
+    "versions": {
+        "type": "array",
+        "description": "Of a model that dated names are versions of: each of its names with its own sums, most calls first.",
+        "items": {"type": "object"},
+    },
     "absent": {
         "type": "object",
         "description": "Dimension -> why its name is null; other is beyond a bound.",

@@ -54,6 +54,21 @@ def test_a_link_leads_to_one_group_and_back(overview: Browser) -> None:
     assert overview.texts("tbody th")[0] == "gpt-4o"
 
 
+def test_the_row_of_a_model_opens_to_its_dated_names(browser: Browser, gateway: GatewayProcess, looks: Looks) -> None:
+    send_call(gateway, "dated", CALLS[0]._replace(model="gpt-4o-2024-08-06"))
+    gateway.wait_until_delivered(at_least=len(CALLS) + 1)
+    browser.log_in(gateway).visit("/usage?by=model")
+    browser.until(lambda: browser.all("tbody details") or browser.visit("/usage?by=model") is None, "the dated call")
+    assert "gpt-4o-2024-08-06" not in browser.text, "it is closed"
+    browser.press_here("2 names")
+    inside = browser.texts("tbody details li")
+    assert sorted(each.split()[:3] for each in inside) == [
+        ["gpt-4o", "2", "calls,"],
+        ["gpt-4o-2024-08-06", "1", "call,"],
+    ]
+    assert looks.faults("usage with the names of a model") == []
+
+
 def test_figures_come_by_themselves_and_leave_what_a_person_did(overview: Browser, gateway: GatewayProcess) -> None:
     """Focus, an opened table and the window's place stay."""
     overview.until(lambda: overview.find("#live-state").text == "Live", "live")

@@ -15,7 +15,7 @@ from gateway.operate.site.usage_figures import (
     cost_of,
     every_bucket,
     headline,
-    row_of,
+    row_of_group,
     table_of,
 )
 from gateway.operate.site.usage_question import RANGES, SHOWN, Question, question_of
@@ -65,7 +65,7 @@ def overview(
 
 
 def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Table:
-    rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
+    rows = [row_of_group(question, dimension, group) for group in found.groups]
     others = found.count - len(rows)
     name = f"{others:,} more" if others > 0 else "other"
     rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.operate.parts import PARTS, STORES
-from gateway.operate.site.usage_figures import Row, cost_of, row_of
+from gateway.operate.site.usage_figures import Row, cost_of, row_of_group
 from gateway.operate.site.usage_question import RANGES, SHOWN, Question, dimension_of, question_of
 from gateway.operate.site.view import View
 from gateway.operate.site.views import tabs
@@ -34,7 +34,7 @@ def usage(
     saved: Sequence[tuple[str, str, bool]] = (),
 ) -> dict[str, Any]:
     """The template's context. *saved*: links to views that are kept."""
-    rows = [row_of(question, dimension, group.names[0], group.sums) for group in found.groups]
+    rows = [row_of_group(question, dimension, group) for group in found.groups]
 
     def path(**changed: str | int) -> str:
         return question.path(PATH, **{"by": dimension, "sort": order, "first": 0, **changed})

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from gateway.operate.site import words
 from gateway.operate.site.charts import Chart, Series, Value, bar_chart
 from gateway.operate.site.usage_question import Question
-from gateway.usage.sums.figures import COUNTS, Bucket, UsageSums
+from gateway.usage.sums.figures import COUNTS, Bucket, Group, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.tally import HOUR_MS
@@ -57,6 +57,14 @@ class Row(NamedTuple):
     """Leads to the overview of this group alone; empty for what has no name."""
     sums: UsageSums
     cost: Cost
+    versions: tuple["Row", ...] = ()
+    """Of a model its dated names."""
+
+
+def row_of_group(question: Question, dimension: Dimension, group: Group) -> Row:
+    """The row of a group of one dimension."""
+    versions = [row_of(question, dimension, version.names[0], version.sums) for version in group.versions]
+    return row_of(question, dimension, group.names[0], group.sums)._replace(versions=tuple(versions))
 
 
 def row_of(question: Question, dimension: Dimension, name: Name, sums: UsageSums) -> Row:

@@ -67,6 +67,10 @@ class Group:
     names: tuple[Name, ...]
     """As `group_by` orders them."""
     sums: UsageSums
+    versions: tuple["Group", ...] = ()
+    """Of one model the dated names inside it, most calls first, each as a group of that name alone;
+    empty where the model's own name is the only one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,10 @@ _ROWS: Final = (
     f"SELECT span, grain, hour, {', '.join((*COLUMNS, *COUNTS))}, cost_micro, cost_rest FROM usage_rollups"  # noqa: S608 - own SQL
     " WHERE span = ? AND grain = ? AND user = ?"
 )
-_IS_USED: Final = f"SELECT 1 FROM usage_rollups WHERE {' OR '.join(f'{name} = :id' for name in COLUMNS)} LIMIT 1"  # noqa: S608 - own SQL
+_IS_USED: Final = (
+    f"SELECT 1 FROM usage_rollups WHERE {' OR '.join(f'{name} = :id' for name in COLUMNS)}"  # noqa: S608 - own SQL
+    " UNION ALL SELECT 1 FROM usage_model_versions WHERE model_id = :id LIMIT 1"
+)
 
 
 class Removed(NamedTuple):

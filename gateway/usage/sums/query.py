@@ -8,7 +8,7 @@ import asyncio
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import partial
@@ -19,7 +19,7 @@ from gateway.common.storage.database import Database
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import OTHER_ID, Dimension
-from gateway.usage.sums.names import ids_asked, names_of
+from gateway.usage.sums.names import Name, ids_asked, names_of
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.rollups import hours_from
 from gateway.usage.sums.rows import Filters, Rows, marks
@@ -33,6 +33,8 @@ REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
 MAX_GROUPS: Final = 500
 """Of one page."""
+MAX_VERSIONS: Final = 50
+"""Of one model."""
 MAX_ASKERS: Final = 8
 """Of the interface at once; one is answered at a time."""
 
@@ -121,11 +123,13 @@ class UsageQueries:
     ) -> Breakdown:
         """Groups *offset* to *offset* + *limit* (at most `MAX_GROUPS`) in that order, by default
         the largest first; unknown sorts below known. Costs are compared in *currency*; None takes
-        that of most calls.
+        that of most calls. Dated names of a model are in the model's group.
         """
         order = {"order_by": order_by, "currency": currency, "ascending": ascending}
         page = {"offset": offset, "limit": limit}
-        return await self._ask(breakdown, within, group_by=group_by, where=where, **order, **page)
+        return await self._ask(
+            breakdown, within, group_by=group_by, where=where, folds_versions="model" in group_by, **order, **page
+        )
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""
@@ -174,12 +178,13 @@ def breakdown(
     ascending: bool = False,
     offset: int = 0,
     limit: int = 20,
+    folds_versions: bool = False,
 ) -> Breakdown:
     parts = _parts(connection, within, now_hour)
-    rows = Rows(connection, parts, where, group_by)
+    rows = Rows(connection, parts, where, group_by, folds_versions=folds_versions)
     order = _order(connection, parts, group_by, order_by, currency, ascending=ascending)
     page, count = _ranked(rows, group_by, order, offset, min(limit, MAX_GROUPS))
-    groups = _sums_of(connection, rows, group_by, page)
+    groups = _sums_of(connection, rows, group_by, page, folds_versions=folds_versions)
     total = _added(cells for _, cells in Rows(connection, parts, where).summed())
     return Breakdown(groups, count, less(total, [group.sums for group in groups]), total)
 
@@ -251,16 +256,38 @@ def _ranked(rows: Rows, group_by: Sequence[Dimension], order: _Order, offset: in
 
 
 def _sums_of(
-    connection: sqlite3.Connection, rows: Rows, group_by: Sequence[Dimension], page: Sequence[Ids]
+    connection: sqlite3.Connection,
+    rows: Rows,
+    group_by: Sequence[Dimension],
+    page: Sequence[Ids],
+    *,
+    folds_versions: bool,
 ) -> tuple[Group, ...]:
     """The sums of the groups of *page*, in its order."""
     adders = {ids: Adder() for ids in page}
+    versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
     values = ", ".join(f"({marks(len(group_by))})" for _ in page)
     is_on_page = f"WHERE ({', '.join(group_by)}) IN (VALUES {values})" if page else "WHERE 0"
-    for group, cells in rows.summed(*group_by, where=is_on_page, parameters=[each for ids in page for each in ids]):
+    columns = (*group_by, "version") if folds_versions else group_by
+    for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
+        group = found[: len(group_by)]
         adders[group].add(cells)
-    names = names_of(connection, {each for ids in page for each in ids})
-    return tuple(Group(tuple(names[each] for each in ids), adder.sums()) for ids, adder in adders.items())
+        if folds_versions:
+            versions[group][found[-1]].add(cells)
+    ids_shown = {each for ids in page for each in ids} | {each for of_group in versions.values() for each in of_group}
+    names = names_of(connection, ids_shown)
+    return tuple(
+        Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(ids, versions[ids], names))
+        for ids, adder in adders.items()
+    )
+
+
+def _versions_of(ids: Ids, versions: Mapping[int, Adder], names: Mapping[int, Name]) -> tuple[Group, ...]:
+    """At most `MAX_VERSIONS`, none where they are only the model's own name."""
+    if set(versions) <= set(ids):
+        return ()
+    groups = [Group((names[version],), adder.sums()) for version, adder in versions.items()]
+    return tuple(sorted(groups, key=lambda group: (-group.sums.calls, str(group.names[0])))[:MAX_VERSIONS])
 
 
 def _added(rows: Iterable[Cells]) -> UsageSums:

@@ -107,8 +107,10 @@ def groups_json(question: Question, found: Breakdown) -> Json:
 
 
 def group_json(group_by: Sequence[Dimension], group: Group) -> Json:
-    """One group: its names and its sums."""
-    return {**names_json(group_by, group.names), **sums_json(group.sums)}
+    """One group: its names, its sums, and of a model its dated names."""
+    versions = [{**names_json(("model",), each.names), **sums_json(each.sums)} for each in group.versions]
+    row = {**names_json(group_by, group.names), **sums_json(group.sums)}
+    return row | {"versions": versions} if versions else row
 
 
 def buckets_json(question: Question, found: Sequence[Bucket], total: UsageSums) -> Json:

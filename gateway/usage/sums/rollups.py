@@ -30,6 +30,7 @@ from gateway.usage.sums.grains import (
     folds,
     without_cost,
 )
+from gateway.usage.sums.model_versions import relate, relate_known
 from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
 
 KEPT_HOURS: Final = 35 * 24
@@ -65,6 +66,7 @@ _MAX_FOLDS_AT_ONCE = 40
 async def make_rollup_tables(database: Database) -> None:
     """Raises DatabaseUnavailable."""
     await database.migrate("usage_rollups", scripts_of("gateway.usage.sums.rollup_migrations"))
+    await database.write(relate_known)
 
 
 def add(
@@ -125,6 +127,7 @@ def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other
     ids |= names.ids_of(connection, many - {is_other}, most=names.MAX_NAMES_WITH_MANY)
     if is_other is not None:
         ids[is_other] = OTHER_ID
+    relate(connection, {key.model: ids[key.model] for key in sums})
     return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
 
 

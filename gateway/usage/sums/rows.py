@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.usage.sums.figures import COUNTS, Cells, money
 from gateway.usage.sums.grains import COLUMNS, OTHER_ID, UNKNOWN_ID, Dimension, grain_for
+from gateway.usage.sums.model_versions import MODEL, with_versions
 from gateway.usage.sums.names import Name, ids_asked, names_of
 from gateway.usage.sums.timespan import Segment
 
@@ -17,8 +18,9 @@ _NUMBERS: Final = (*COUNTS, "cost_micro", "cost_rest")
 _MONEY: Final = ("cost_micro / 1000000", "cost_micro % 1000000", "cost_rest")
 """In parts, so that no sum exceeds 64 bits."""
 _SUMS: Final = ", ".join(f"sum({name})" for name in (*COUNTS, *_MONEY))
-_NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))} FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
+_NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))}, model AS version FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
 _ESTIMATED: Final = "estimated"
+_MODEL: Final = "model"
 
 
 class Rows:
@@ -30,12 +32,19 @@ class Rows:
         parts: Sequence[Segment],
         where: Filters,
         dimensions: Collection[Dimension] = (),
+        *,
+        folds_versions: bool = False,
     ) -> None:
+        """*folds_versions*: `model` is the model that a dated name is a version of, and `version`
+        that name.
+        """
         self._connection = connection
         self._parameters: list[Value] = []
-        columns = ", ".join(("hour", *(name for name in COLUMNS), *_NUMBERS))
+        folded = {"model": f"{MODEL} AS model, model AS version"} if folds_versions else {}
+        columns = ", ".join(("hour", *(folded.get(name, name) for name in COLUMNS), *_NUMBERS))
         ids = {name: ids_asked(connection, names) for name, names in where.items()}
-        kept = "".join(f" AND {name} IN ({marks(len(found))})" for name, found in ids.items())
+        kept = "".join(f" AND {_is_one_of(name, marks(len(found)))}" for name, found in ids.items())
+        given = [each for name, found in ids.items() for each in (found * 2 if name == _MODEL else found)]
         selects = []
         for part in parts:
             grain = grain_for({*dimensions, *where}, part.span)
@@ -43,7 +52,7 @@ class Rows:
                 f"SELECT {columns} FROM usage_rollups WHERE span = ? AND grain = ? AND hour >= ? AND hour < ?{kept}"  # noqa: S608 - own SQL
             )
             self._parameters += [part.span, grain.id, part.first_hour, part.end_hour]
-            self._parameters += [each for found in ids.values() for each in found]
+            self._parameters += given
         self._from = f"FROM ({' UNION ALL '.join(selects) or _NO_ROWS})"
 
     def select(self, what: str, rest: str, parameters: Iterable[Value] = ()) -> sqlite3.Cursor:
@@ -66,6 +75,11 @@ class Rows:
             *counts, whole, micro, rest = row[width + 2 :]
             known = None if currency in {UNKNOWN_ID, OTHER_ID} else str(names[currency])
             yield row[:width], Cells(counts, known, money(whole * 1_000_000 + micro, rest), names[source] == _ESTIMATED)
+
+
+def _is_one_of(dimension: Dimension, names: str) -> str:
+    """The condition on one dimension. A model is also one that is a version of it."""
+    return with_versions(names) if dimension == _MODEL else f"{dimension} IN ({names})"
 
 
 def marks(count: int) -> str:

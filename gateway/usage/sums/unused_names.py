@@ -6,13 +6,15 @@ usage is added meanwhile; to forget a user only takes a name out of use.
 """
 
 import asyncio
+import sqlite3
+from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from gateway.common.storage.database import Database
-from gateway.usage.sums import names
+from gateway.usage.sums import model_versions, names
 from gateway.usage.sums.grains import COLUMNS
 
 ROWS: Final = 5_000
@@ -33,12 +35,17 @@ async def drop_unused_names(database: Database) -> None:
         return
     unused = sorted(await _unused(database))
     for start in range(0, len(unused), NAMES):
-        await database.write(partial(names.drop, ids=unused[start : start + NAMES]))
+        await database.write(partial(_drop, ids=unused[start : start + NAMES]))
         await asyncio.sleep(PAUSE_S)
 
 
+def _drop(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    model_versions.drop(connection, ids)
+    names.drop(connection, ids)
+
+
 async def _unused(database: Database) -> set[int]:
-    unused = await database.read(names.all_ids)
+    unused = await database.read(names.all_ids) - await database.read(model_versions.of_others)
     async with aclosing(database.pieces(_READ, ROWS)) as pieces:
         async for rows in pieces:
             unused.difference_update(chain.from_iterable(rows))

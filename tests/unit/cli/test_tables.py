@@ -136,3 +136,16 @@ def test_a_sender_without_a_name_is_named_once(capsys: pytest.CaptureFixture[str
     sender |= {"calls": 2, "calls_without_usage": 2, "refused": 0}
     print_list({"senders": [sender], "pagination": {"total_count": 1, "item_count": 1}})
     assert "\notlp.traces: two calls came without usage\n" in capsys.readouterr().out
+
+
+def test_the_dated_names_of_a_model_stand_indented_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    versions = [{**SUMS, "model": "gpt-4o-2024-08-06", "calls": 7}, {**SUMS, "model": "gpt-4o", "calls": 5}]
+    row = {**SUMS, "provider": "openai", "model": "gpt-4o", "calls": 12, "versions": versions}
+    totals = {"totals": SUMS, "rest": None, "usage": [row], "pagination": {"total_count": 1}}
+    times = dict.fromkeys(("from", "to", "counted_through", "hours_from"), "2026-01-05T10:00:00Z")
+    print_answer({**totals, **times}, ("provider", "model"))
+    head, model, first, second, *_ = capsys.readouterr().out.splitlines()
+    place = head.index("model")
+    assert (model[place : place + 8], model.split()[:3]) == ("gpt-4o  ", ["openai", "gpt-4o", "12"])
+    assert (first[place : place + 19], first.split()[:2]) == ("  gpt-4o-2024-08-06", ["gpt-4o-2024-08-06", "7"])
+    assert second.split()[:2] == ["gpt-4o", "5"]

@@ -176,8 +176,8 @@ async def test_the_page_shows_what_a_view_asks_for(rig: Rig) -> None:
     view = await rig.store.read(made["id"])
     rows = await rows_of(rig.queries, read_question(question_of(view, NOW_MS), NOW_MS))
     html = html_of(DETAIL, {**shown(view), **rows})
-    assert "core · gpt-4o-2024-08-06" in text_of(html)
-    assert "(unknown) · gpt-4o-2024-08-06" in text_of(html)
+    assert "core · gpt-4o USD" in text_of(html)
+    assert "(unknown) · gpt-4o USD" in text_of(html)
     assert "Today, UTC; Provider: openai. 2 of 2 rows." in text_of(html)
     assert "&lt;i&gt;Core" in html
     assert "team, model provider openai" in text_of(html_of(VIEW, views(await rig.ask("GET"))))

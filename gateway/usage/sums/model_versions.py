@@ -1,0 +1,55 @@
+"""Which names of models in the sums are versions of one model, in SQLite. Functions run in the
+caller's transaction. The sums themselves keep each name by itself.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.common.model_versions import model_of
+from gateway.usage.sums.grains import FORGOTTEN_ID
+from gateway.usage.sums.names import ids_of, names_of
+
+MODEL: Final = "coalesce((SELECT model_id FROM usage_model_versions WHERE version_id = model), model)"
+"""In a query of the sums: the id of the model that `model` is a version of."""
+_FIRST_NAME: Final = 16
+
+
+def relate(connection: sqlite3.Connection, models: Mapping[str, int]) -> None:
+    """Note of which model each of *models*, name -> id, is a version."""
+    dated = {name: model for name in models if (model := model_of(name)) != name}
+    if not dated:
+        return
+    own = ids_of(connection, set(dated.values()))
+    connection.executemany(
+        "INSERT OR IGNORE INTO usage_model_versions (version_id, model_id) VALUES (?, ?)",
+        [(models[name], own[model]) for name, model in dated.items() if min(models[name], own[model]) >= _FIRST_NAME],
+    )
+
+
+def relate_known(connection: sqlite3.Connection) -> None:
+    """The same of all names that an earlier release counted, once."""
+    (are_known,) = connection.execute("SELECT are_versions_known FROM usage_rollup_state").fetchone()
+    if are_known:
+        return
+    ids = [each for (each,) in connection.execute("SELECT DISTINCT model FROM usage_rollups") if each > FORGOTTEN_ID]
+    relate(connection, {name: each for each, name in names_of(connection, ids).items() if isinstance(name, str)})
+    connection.execute("UPDATE usage_rollup_state SET are_versions_known = 1")
+
+
+def with_versions(names: str) -> str:
+    """The condition that `model` is one of *names*, parameters of SQL, or a version of one of them:
+    *names* are given twice.
+    """
+    versions = f"SELECT version_id FROM usage_model_versions WHERE model_id IN ({names})"  # noqa: S608 - own SQL
+    return f"(model IN ({names}) OR model IN ({versions}))"
+
+
+def of_others(connection: sqlite3.Connection) -> set[int]:
+    """Ids of models that versions refer to."""
+    return {each for (each,) in connection.execute("SELECT DISTINCT model_id FROM usage_model_versions")}
+
+
+def drop(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
+    """Forget that *ids* are versions."""
+    connection.executemany("DELETE FROM usage_model_versions WHERE version_id = ?", ((each,) for each in ids))

@@ -1,0 +1,160 @@
+"""One row a model, with the dated names that are versions of it inside; filters of a model hold
+them too. The sums keep each name by itself.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.common.model_versions import model_of
+from gateway.common.storage.database import Database, scripts_of
+from gateway.usage.export.period import period_rows
+from gateway.usage.sums import names, rollups
+from gateway.usage.sums.figures import Group
+from gateway.usage.sums.forgetting import forget_in_sums
+from gateway.usage.sums.names import Absent
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.request import group_json
+from gateway.usage.sums.unused_names import drop_unused_names
+from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
+from tests.unit.usage.sums.test_tally import NOW_HOUR, record
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(tmp_path / "control.db")
+    await rollups.make_rollup_tables(opened)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def queries(database: Database) -> UsageQueries:
+    return UsageQueries(database, now_ms=lambda: NOW_MS)
+
+
+def call(model: str | None, **changes: Any) -> dict[str, Any]:
+    return record(request_model=model, response_model=model, **changes)
+
+
+NEWEST, OLDER = "gpt-4o-2024-11-20", "gpt-4o-2024-08-06"
+CALLS = (*(call(NEWEST),) * 3, *(call(OLDER),) * 2, call("gpt-4o"), call("o3-mini"), call(None))
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("gpt-4o-2024-08-06", "gpt-4o"),
+        ("gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
+        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+        ("claude-3-5-sonnet@20240620", "claude-3-5-sonnet"),
+        ("anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic.claude-sonnet-4-5"),
+        ("amazon.nova-pro-v1:0", "amazon.nova-pro"),
+        ("gpt-4-0613", "gpt-4"),
+        ("gpt-3.5-turbo-1106", "gpt-3.5-turbo"),
+        ("mistral-large-2407", "mistral-large"),
+        ("command-r-08-2024", "command-r"),
+        ("gemini-2.0-flash-001", "gemini-2.0-flash"),
+        *((name, name) for name in (
+            "gpt-4o", "o3-mini", "llama-3.1-8b", "llama3-70b-8192", "text-embedding-ada-002", "text-embedding-004",
+            "text-embedding-3-small", "gpt-4-1106-preview", "claude-3-7-sonnet-latest", "grok-2-1212x", "-2024-08-06", "",
+        )),
+    ],
+)  # fmt: skip
+def test_only_a_date_or_a_version_is_cut_off(name: str, model: str) -> None:
+    assert model_of(name) == model
+
+
+async def test_a_model_is_one_row_with_its_dated_names_inside(database: Database, queries: UsageQueries) -> None:
+    await add(database, *CALLS)
+    found = await queries.by("model", within=TODAY, order_by="calls")
+    assert [(group.names, group.sums.calls) for group in found.groups] == [
+        (("gpt-4o",), 6),
+        ((Absent.UNKNOWN,), 1),
+        (("o3-mini",), 1),
+    ]
+    assert inside(found.groups[0]) == [(NEWEST, 3), (OLDER, 2), ("gpt-4o", 1)]
+    assert [inside(group) for group in found.groups[1:]] == [[], []]
+    assert (found.count, found.rest, found.total.calls) == (3, None, 8)
+    row = group_json(("model",), found.groups[0])
+    assert [(each["model"], each["calls"]) for each in row["versions"]] == inside(found.groups[0])
+    assert "versions" not in group_json(("model",), found.groups[1])
+
+
+def inside(group: Group) -> list[tuple[Any, int]]:
+    return [(*version.names, version.sums.calls) for version in group.versions]
+
+
+async def test_a_model_that_only_dated_names_state_has_a_row_of_its_own_name(
+    database: Database, queries: UsageQueries
+) -> None:
+    await add(database, call(OLDER))
+    (group,) = (await queries.by("provider", "model", within=MONTH)).groups
+    assert (group.names[1], inside(group)) == ("gpt-4o", [(OLDER, 1)])
+
+
+async def test_pages_and_orders_are_of_models(database: Database, queries: UsageQueries) -> None:
+    await add(database, *CALLS)
+    first, last = [await queries.by("model", within=TODAY, order_by="name", offset=at, limit=2) for at in (0, 2)]
+    assert (first.count, last.count) == (3, 3)
+    assert [group.names for group in (*first.groups, *last.groups)] == [("o3-mini",), ("gpt-4o",), (Absent.UNKNOWN,)]
+
+
+@pytest.mark.parametrize(("model", "calls"), [("gpt-4o", 6), (OLDER, 2), ("o3-mini", 1), ("gpt", 0)])
+async def test_a_filter_of_a_model_holds_its_versions(
+    database: Database, queries: UsageQueries, model: str, calls: int
+) -> None:
+    await add(database, *CALLS)
+    where = {"model": (model,)}
+    assert (await queries.totals(TODAY, where=where)).calls == calls
+    assert sum(bucket.sums.calls for bucket in await queries.over_time(TODAY, where=where)) == calls
+    assert (await queries.by("team", within=TODAY, where=where)).total.calls == calls
+
+
+async def test_an_export_keeps_each_name(database: Database) -> None:
+    await add(database, *CALLS)
+    rows = await database.read(partial(period_rows, within=TODAY, group_by=("model",), now_hour=NOW_HOUR))
+    assert {row["model"] for row in rows} == {NEWEST, OLDER, "gpt-4o", "o3-mini", None}
+
+
+async def test_names_that_an_earlier_release_counted_are_related_once_it_is_updated(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "control.db")
+    scripts = scripts_of("gateway.usage.sums.rollup_migrations")
+    try:
+        await database.migrate("usage_rollups", scripts[:2])
+        await database.write(_count_as_before)
+        await rollups.make_rollup_tables(database)
+        (group,) = (await UsageQueries(database, now_ms=lambda: NOW_MS).by("model", within=ALL)).groups
+        assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 5)])
+    finally:
+        await database.close()
+
+
+def _count_as_before(connection: Any) -> None:
+    number = names.ids_of(connection, [OLDER])[OLDER]
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(usage_rollups)")]
+    row = dict.fromkeys(columns, 0) | {"span": 24, "grain": 3, "hour": NOW_HOUR // 24 * 24, "model": number, "calls": 5}
+    for grain in (1, 3):
+        row |= {"grain": grain, "model": number if grain == 3 else 0}
+        marks = ", ".join("?" * len(columns))
+        connection.execute(
+            f"INSERT INTO usage_rollups ({', '.join(columns)}) VALUES ({marks})", [row[x] for x in columns]
+        )
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False], ids=["as a user's", "as unused"])
+async def test_a_models_own_name_stays_as_long_as_a_version_refers_to_it(
+    database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
+) -> None:
+    if is_forgotten:
+        await add(database, call(OLDER, attribution={"user": "gpt-4o"}))
+        await database.write(partial(forget_in_sums, users={"gpt-4o"}))
+    else:
+        await add(database, call(OLDER))
+        monkeypatch.setattr(names, "MAX_NAMES", 2)  # so that unused ones are dropped
+        await drop_unused_names(database)
+    (group,) = (await queries.by("model", within=TODAY)).groups
+    assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 1)])
