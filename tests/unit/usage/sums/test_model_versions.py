@@ -57,10 +57,15 @@ CALLS = (*(call(NEWEST),) * 3, *(call(OLDER),) * 2, call("gpt-4o"), call("o3-min
         ("gpt-3.5-turbo-1106", "gpt-3.5-turbo"),
         ("mistral-large-2407", "mistral-large"),
         ("command-r-08-2024", "command-r"),
+        ("doubao-1-5-pro-32k-250115", "doubao-1-5-pro-32k"),
+        ("gemini-2.5-flash-preview-05-20", "gemini-2.5-flash-preview"),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", "anthropic.claude-3-5-sonnet"),
         ("gemini-2.0-flash-001", "gemini-2.0-flash"),
         *((name, name) for name in (
             "gpt-4o", "o3-mini", "llama-3.1-8b", "llama3-70b-8192", "text-embedding-ada-002", "text-embedding-004",
-            "text-embedding-3-small", "gpt-4-1106-preview", "claude-3-7-sonnet-latest", "grok-2-1212x", "-2024-08-06", "",
+            "text-embedding-3-small", "gpt-4-1106-preview", "mistral-7b-1234", "titan-image-1024", "gemini-embedding-001",
+            "amazon.titan-embed-text-v1", "amazon.titan-embed-text-v2:0", "anthropic.claude-v2:1", "qwen-262144",
+            "mistral.mistral-7b-instruct-v0:2", "gpt-4.1", "claude-sonnet-4-5", "o3-99-99", "claude-3-7-sonnet-latest", "grok-2-1212x", "-2024-08-06", "",
         )),
     ],
 )  # fmt: skip
