@@ -276,15 +276,16 @@ def _sums_of(
             versions[group][found[-1]].add(cells)
     ids_shown = {each for ids in page for each in ids} | {each for of_group in versions.values() for each in of_group}
     names = names_of(connection, ids_shown)
+    at = group_by.index("model") if folds_versions else 0
     return tuple(
-        Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(ids, versions[ids], names))
+        Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(versions[ids], names, ids[at]))
         for ids, adder in adders.items()
     )
 
 
-def _versions_of(ids: Ids, versions: Mapping[int, Adder], names: Mapping[int, Name]) -> tuple[Group, ...]:
-    """At most `MAX_VERSIONS`, none where they are only the model's own name."""
-    if set(versions) <= set(ids):
+def _versions_of(versions: Mapping[int, Adder], names: Mapping[int, Name], model: int) -> tuple[Group, ...]:
+    """At most `MAX_VERSIONS`, none where they are only the name of *model* itself."""
+    if versions.keys() <= {model}:
         return ()
     groups = [Group((names[version],), adder.sums()) for version, adder in versions.items()]
     return tuple(sorted(groups, key=lambda group: (-group.sums.calls, str(group.names[0])))[:MAX_VERSIONS])

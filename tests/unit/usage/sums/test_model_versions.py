@@ -163,3 +163,9 @@ async def test_a_models_own_name_stays_as_long_as_a_version_refers_to_it(
         await drop_unused_names(database)
     (group,) = (await queries.by("model", within=TODAY)).groups
     assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 1)])
+
+
+async def test_a_user_of_the_same_name_hides_no_version(database: Database, queries: UsageQueries) -> None:
+    await add(database, call(OLDER, attribution={"user": OLDER}))
+    (group,) = (await queries.by("user", "model", within=TODAY)).groups
+    assert (group.names, inside(group)) == ((OLDER, "gpt-4o"), [(OLDER, 1)])
