@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from gateway.common.storage.database import Database
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import COLUMNS, FORGOTTEN_ID, GRAINS, Grain, Ids, add_up
+from gateway.usage.sums.model_versions import drop_names
 from gateway.usage.sums.names import ids_asked
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.rollups import REST, add_series
@@ -134,7 +135,7 @@ def _forget_one(connection: sqlite3.Connection, name: int) -> int:
     for (span, of_grain, hour), series in periods.items():
         add_series(connection, span, of_grain, hour, series)
     if rows and connection.execute(_IS_USED, {"id": name}).fetchone() is None:
-        connection.execute("DELETE FROM usage_names WHERE id = ?", (name,))
+        drop_names(connection, [name])
     return len(rows)
 
 

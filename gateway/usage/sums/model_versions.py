@@ -3,12 +3,12 @@ caller's transaction. The sums themselves keep each name by itself.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from gateway.common.model_versions import model_of
 from gateway.usage.sums.grains import FORGOTTEN_ID
-from gateway.usage.sums.names import ids_of, names_of
+from gateway.usage.sums.names import drop, ids_of, names_of
 
 MODEL: Final = "coalesce((SELECT model_id FROM usage_model_versions WHERE version_id = model), model)"
 """In a query of the sums: the id of the model that `model` is a version of."""
@@ -50,6 +50,7 @@ def of_others(connection: sqlite3.Connection) -> set[int]:
     return {each for (each,) in connection.execute("SELECT DISTINCT model_id FROM usage_model_versions")}
 
 
-def drop(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
-    """Forget that *ids* are versions."""
+def drop_names(connection: sqlite3.Connection, ids: Collection[int]) -> None:
+    """Delete the names *ids* and their relations to models: SQLite may use an id again."""
     connection.executemany("DELETE FROM usage_model_versions WHERE version_id = ?", ((each,) for each in ids))
+    drop(connection, ids)

@@ -6,8 +6,6 @@ usage is added meanwhile; to forget a user only takes a name out of use.
 """
 
 import asyncio
-import sqlite3
-from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import chain
@@ -35,13 +33,8 @@ async def drop_unused_names(database: Database) -> None:
         return
     unused = sorted(await _unused(database))
     for start in range(0, len(unused), NAMES):
-        await database.write(partial(_drop, ids=unused[start : start + NAMES]))
+        await database.write(partial(model_versions.drop_names, ids=unused[start : start + NAMES]))
         await asyncio.sleep(PAUSE_S)
-
-
-def _drop(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
-    model_versions.drop(connection, ids)
-    names.drop(connection, ids)
 
 
 async def _unused(database: Database) -> set[int]:

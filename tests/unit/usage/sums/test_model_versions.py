@@ -169,3 +169,27 @@ async def test_a_user_of_the_same_name_hides_no_version(database: Database, quer
     await add(database, call(OLDER, attribution={"user": OLDER}))
     (group,) = (await queries.by("user", "model", within=TODAY)).groups
     assert (group.names, inside(group)) == ((OLDER, "gpt-4o"), [(OLDER, 1)])
+
+
+async def test_a_name_that_is_forgotten_as_a_users_is_no_version_any_more(
+    database: Database, queries: UsageQueries
+) -> None:
+    """Its id may be given to another name."""
+    await add(database, call(OLDER, attribution={"user": OLDER}))
+    await database.write(_drop_models)
+    await database.write(partial(forget_in_sums, users={OLDER}))
+    await database.write(lambda connection: names.ids_of(connection, ["o3-mini"]))
+    await add(database, call("o3-mini"))
+    (group,) = (await queries.by("model", within=TODAY, where={"model": ("o3-mini",)})).groups
+    assert (group.names, inside(group)) == (("o3-mini",), [])
+    assert await database.read(_version_count) == 0
+
+
+def _drop_models(connection: Any) -> None:
+    """As once a model's calls are too old."""
+    connection.execute("UPDATE usage_rollups SET model = 0")
+
+
+def _version_count(connection: Any) -> int:
+    (count,) = connection.execute("SELECT count(*) FROM usage_model_versions").fetchone()
+    return int(count)
