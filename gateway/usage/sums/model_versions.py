@@ -2,16 +2,19 @@
 caller's transaction. The sums themselves keep each name by itself.
 """
 
+import json
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gateway.common.model_versions import model_of
 from gateway.usage.sums.grains import FORGOTTEN_ID
 from gateway.usage.sums.names import drop, ids_of, names_of
 
-MODEL: Final = "coalesce((SELECT model_id FROM usage_model_versions WHERE version_id = model), model)"
-"""In a query of the sums: the id of the model that `model` is a version of."""
+TO_MODEL: Final = " LEFT JOIN usage_model_versions ON version_id = model"
+"""Behind the table of the sums: `model_id` is the model that `model` is a version of, null for one
+that is none.
+"""
 _FIRST_NAME: Final = 16
 
 
@@ -37,12 +40,13 @@ def relate_known(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE usage_rollup_state SET are_versions_known = 1")
 
 
-def with_versions(names: str) -> str:
-    """The condition that `model` is one of *names*, parameters of SQL, or a version of one of them:
-    *names* are given twice.
-    """
-    versions = f"SELECT version_id FROM usage_model_versions WHERE model_id IN ({names})"  # noqa: S608 - own SQL
-    return f"(model IN ({names}) OR model IN ({versions}))"
+def and_versions(connection: sqlite3.Connection, models: Sequence[int]) -> list[int]:
+    """*models* and the ids of their versions."""
+    found = connection.execute(
+        "SELECT version_id FROM usage_model_versions WHERE model_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(models),),
+    )
+    return [*models, *(version for (version,) in found)]
 
 
 def of_others(connection: sqlite3.Connection) -> set[int]:

@@ -1,12 +1,13 @@
 """Rows of `usage_rollups` that answer a question, as SQL; used within the caller's snapshot."""
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.usage.sums.figures import COUNTS, Cells, money
 from gateway.usage.sums.grains import COLUMNS, OTHER_ID, UNKNOWN_ID, Dimension, grain_for
-from gateway.usage.sums.model_versions import MODEL, with_versions
+from gateway.usage.sums.model_versions import TO_MODEL, and_versions
 from gateway.usage.sums.names import Name, ids_asked, names_of
 from gateway.usage.sums.timespan import Segment
 
@@ -21,6 +22,8 @@ _SUMS: Final = ", ".join(f"sum({name})" for name in (*COUNTS, *_MONEY))
 _NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))}, model AS version FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
 _ESTIMATED: Final = "estimated"
 _MODEL: Final = "model"
+_MAX_LISTED: Final = 500
+"""Names of one filter that are a parameter each: SQLite bounds them."""
 
 
 class Rows:
@@ -40,16 +43,21 @@ class Rows:
         """
         self._connection = connection
         self._parameters: list[Value] = []
-        folded = {"model": f"{MODEL} AS model, model AS version"} if folds_versions else {}
+        folded = {"model": "ifnull(model_id, model) AS model, model AS version"} if folds_versions else {}
         columns = ", ".join(("hour", *(folded.get(name, name) for name in COLUMNS), *_NUMBERS))
+        table = f"usage_rollups{TO_MODEL if folds_versions else ''}"
         ids = {name: ids_asked(connection, names) for name, names in where.items()}
-        kept = "".join(f" AND {_is_one_of(name, marks(len(found)))}" for name, found in ids.items())
-        given = [each for name, found in ids.items() for each in (found * 2 if name == _MODEL else found)]
+        if _MODEL in ids:
+            ids[_MODEL] = and_versions(connection, ids[_MODEL])
+        kept = "".join(f" AND {name} IN ({_listed(found)})" for name, found in ids.items())
+        given = [
+            each for found in ids.values() for each in (found if len(found) <= _MAX_LISTED else [json.dumps(found)])
+        ]
         selects = []
         for part in parts:
             grain = grain_for({*dimensions, *where}, part.span)
             selects.append(
-                f"SELECT {columns} FROM usage_rollups WHERE span = ? AND grain = ? AND hour >= ? AND hour < ?{kept}"  # noqa: S608 - own SQL
+                f"SELECT {columns} FROM {table} WHERE span = ? AND grain = ? AND hour >= ? AND hour < ?{kept}"  # noqa: S608 - own SQL
             )
             self._parameters += [part.span, grain.id, part.first_hour, part.end_hour]
             self._parameters += given
@@ -77,9 +85,9 @@ class Rows:
             yield row[:width], Cells(counts, known, money(whole * 1_000_000 + micro, rest), names[source] == _ESTIMATED)
 
 
-def _is_one_of(dimension: Dimension, names: str) -> str:
-    """The condition on one dimension. A model is also one that is a version of it."""
-    return with_versions(names) if dimension == _MODEL else f"{dimension} IN ({names})"
+def _listed(ids: Sequence[int]) -> str:
+    """The parameters of a list of *ids*; of a long one, one parameter with its JSON."""
+    return marks(len(ids)) if len(ids) <= _MAX_LISTED else "SELECT value FROM json_each(?)"
 
 
 def marks(count: int) -> str:

@@ -16,7 +16,7 @@ from gateway.usage.sums import names, rollups
 from gateway.usage.sums.figures import Group
 from gateway.usage.sums.forgetting import forget_in_sums
 from gateway.usage.sums.names import Absent
-from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.query import MAX_VERSIONS, UsageQueries
 from gateway.usage.sums.request import group_json
 from gateway.usage.sums.unused_names import drop_unused_names
 from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
@@ -193,3 +193,13 @@ def _drop_models(connection: Any) -> None:
 def _version_count(connection: Any) -> int:
     (count,) = connection.execute("SELECT count(*) FROM usage_model_versions").fetchone()
     return int(count)
+
+
+async def test_a_filter_of_a_model_with_many_versions_holds_them_all(database: Database, queries: UsageQueries) -> None:
+    days = [
+        f"gpt-4o-20{year}-{month:02}-{day:02}" for year in (24, 25) for month in range(1, 13) for day in range(1, 26)
+    ]
+    await add(database, *map(call, days))
+    assert (await queries.totals(TODAY, where={"model": ("gpt-4o",), "provider": ("openai",)})).calls == len(days)
+    (group,) = (await queries.by("model", within=TODAY)).groups
+    assert (group.sums.calls, len(group.versions)) == (len(days), MAX_VERSIONS)
