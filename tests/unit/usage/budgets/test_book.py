@@ -55,11 +55,13 @@ class Rig:
         """Again: as after a restart."""
         self.budgets = await Budgets.open(self.database, now_ms=lambda: self.now_ms, webhooks=self.webhooks)
 
-    async def spend(self, cost: str | None, *, ago_h: float = 0, team: str = "core", currency: str = "USD") -> None:
+    async def spend(
+        self, cost: str | None, *, ago_h: float = 0, team: str = "core", currency: str = "USD", **more: Any
+    ) -> None:
         """One more call in the sums, and a look at them."""
         price = None if cost is None else {"amount": cost, "currency": currency, "source": "reported"}
         started = {"started_at": rfc3339_ms(self.now_ms - int(ago_h * HOUR_MS))}
-        tally: Tally = counted(record(cost=price, attribution={"team": team}, **started), now_ms=self.now_ms)
+        tally: Tally = counted(record(cost=price, attribution={"team": team}, **started, **more), now_ms=self.now_ms)
         now_hour = self.now_ms // HOUR_MS
         await self.database.write(partial(rollups.add, sums=tally.sums, now_hour=now_hour))
         await self.look()
@@ -252,6 +254,15 @@ async def test_budgets_are_listed_changed_and_deleted(rig: Rig) -> None:
     with pytest.raises(NotFound):
         await rig.ask("GET", f"/{core}")
     assert [each["name"] for each in (await rig.ask("GET"))["budgets"]] == ["All"]
+
+
+async def test_a_budget_of_a_model_counts_its_dated_versions(rig: Rig) -> None:
+    model = await rig.create(filter={"model": ["gpt-4o"]})
+    version = await rig.create(name="Version", filter={"model": ["gpt-4o-2024-08-06"]})
+    for name, cost in (("gpt-4o-2024-08-06", "3"), ("gpt-4o-2024-11-20", "2"), ("gpt-4o-mini", "50")):
+        await rig.spend(cost, response_model=name)
+    assert await rig.alerts(model) == [("actual", 50, False)]
+    assert await rig.alerts(version) == []
 
 
 async def test_a_forgotten_user_leaves_the_filters(rig: Rig) -> None:
