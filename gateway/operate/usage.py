@@ -8,7 +8,7 @@ from gateway.operate.operation import Json, Operation, OperationAnswer, Operatio
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
-from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.query import MAX_VERSIONS, UsageQueries
 from gateway.usage.sums.request import (
     DEFAULT_DAYS,
     GROUPS,
@@ -92,6 +92,12 @@ PARAMETERS: Final = (
 )
 _TIME_OR_NULL: Final[Json] = {"type": ["string", "null"], "format": "date-time"}
 _AMOUNTS: Final[Json] = {"type": "object", "additionalProperties": {"type": "string"}, "examples": [{"USD": "12.50"}]}
+
+
+def object_schema(properties: Json, required: Iterable[str]) -> Json:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
 _COUNTED: Final[Json] = {
     **{name: {"type": "integer", "minimum": 0} for name in COUNTS[:INPUT]},
     **{name: {"type": ["integer", "null"], "minimum": 0} for name in COUNTS[INPUT:]},
@@ -103,8 +109,9 @@ _NAMES: Final[Json] = {
     "start": {"type": "string", "format": "date-time", "description": "Of the hour or day; only with an interval."},
     "versions": {
         "type": "array",
-        "description": "Of a model that dated names are versions of: each of its names with its own sums, most calls first.",
-        "items": {"type": "object"},
+        "description": "Of a model that dated names are versions of: its names with most calls, each with its own sums.",
+        "maxItems": MAX_VERSIONS,
+        "items": object_schema({"model": {"type": "string"}, **_COUNTED}, ("model", *_COUNTED)),
     },
     "absent": {
         "type": "object",
@@ -112,10 +119,6 @@ _NAMES: Final[Json] = {
         "additionalProperties": {"type": "string", "enum": [each.value for each in Absent]},
     },
 }
-
-
-def object_schema(properties: Json, required: Iterable[str]) -> Json:
-    return {"type": "object", "required": list(required), "properties": properties}
 
 
 _LIST: Final = list_answer(GROUPS, "Usage")["content"]["application/json"]["schema"]["properties"]

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.common.model_versions import model_of
 from gateway.common.storage.database import Database, scripts_of
+from gateway.operate.usage import ANSWER_KEYS
 from gateway.usage.export.period import period_rows
 from gateway.usage.sums import names, rollups
 from gateway.usage.sums.figures import Group
@@ -86,6 +87,9 @@ async def test_a_model_is_one_row_with_its_dated_names_inside(database: Database
     assert (found.count, found.rest, found.total.calls) == (3, None, 8)
     row = group_json(("model",), found.groups[0])
     assert [(each["model"], each["calls"]) for each in row["versions"]] == inside(found.groups[0])
+    described = ANSWER_KEYS["usage"]["items"]["properties"]["versions"]
+    assert [each.keys() for each in row["versions"]] == [described["items"]["properties"].keys()] * 3
+    assert described["maxItems"] == MAX_VERSIONS
     assert "versions" not in group_json(("model",), found.groups[1])
 
 
