@@ -60,7 +60,7 @@ def test_the_row_of_a_model_opens_to_its_dated_names(browser: Browser, gateway: 
     browser.log_in(gateway).visit("/usage?by=model")
     browser.until(lambda: browser.all("tbody details") or browser.visit("/usage?by=model") is None, "the dated call")
     assert "gpt-4o-2024-08-06" not in browser.text, "it is closed"
-    browser.press_here("2 names")
+    browser.focus("2 names of gpt-4o").enter()
     inside = browser.texts("tbody details li")
     assert sorted(each.split()[:3] for each in inside) == [
         ["gpt-4o", "2", "calls,"],
@@ -79,6 +79,18 @@ def test_figures_come_by_themselves_and_leave_what_a_person_did(overview: Browse
     overview.until(lambda: figure(overview, "Calls") != before, "the new call")
     assert overview.find("#over-time").get_attribute("open") is not None
     assert overview.focused() == "7 days"
+
+
+def test_the_opened_names_of_a_model_stay_open_when_figures_come(overview: Browser, gateway: GatewayProcess) -> None:
+    summary = "[id='names-of-gpt-4o'] summary"
+    send_call(gateway, "dated-and-opened", CALLS[0]._replace(model="gpt-4o-2024-08-06"))
+    overview.until(lambda: overview.all(summary), "the dated call")
+    overview.until(lambda: overview.find("#live-state").text == "Live", "live")
+    overview.focus(overview.find(summary).accessible_name).enter()
+    before = figure(overview, "Calls")
+    send_call(gateway, "live-2")
+    overview.until(lambda: figure(overview, "Calls") != before, "the new call")
+    assert overview.find("[id='names-of-gpt-4o']").get_attribute("open") is not None
 
 
 def test_a_pause_is_remembered(overview: Browser, gateway: GatewayProcess) -> None:
