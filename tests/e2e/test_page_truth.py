@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import httpx
 
 from gateway.app import Gateway
+from gateway.common.model_versions import model_of
 from gateway.common.wall_clock import wall_ms
 from gateway.config.loader import load_config
 from gateway.operate.openapi.document import gateway_document
@@ -51,17 +52,27 @@ class Sums:
 
 Shown = tuple[int | None, int | None, int | None, dict[str, Decimal]]
 """Calls, input, output, cost by currency."""
+Named = tuple[int, dict[str, Decimal]]
+"""Calls, and cost by currency."""
 Pair = tuple[str | None, str | None]
 """Provider and model."""
 
 
+Cell = tuple[str, list[str]]
+"""Its text, and the exact amounts in it."""
+
+
 class Rows(HTMLParser):
-    """Cells of the table on a page: text of each, and the exact amounts in it."""
+    """Cells of the table on a page, and apart the dated names inside the models' rows."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: list[list[tuple[str, list[str]]]] = []
+        self.rows: list[list[Cell]] = []
+        self.names: list[list[Cell]] = []
+        """Of each row, an item a name."""
         self._is_body = False
+        self._cells: list[Cell] = []
+        """Where text belongs."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         match tag:
@@ -69,27 +80,44 @@ class Rows(HTMLParser):
                 self._is_body = True
             case "tr" if self._is_body:
                 self.rows.append([])
+                self.names.append([])
             case "th" | "td" if self._is_body:
-                self.rows[-1].append(("", []))
+                self._cells = self.rows[-1]
+                self._cells.append(("", []))
+            case "details" if self._is_body:
+                self._cells = []
+            case "li" if self._is_body:
+                self._cells = self.names[-1]
+                self._cells.append(("", []))
             case "data" if self._is_body:
-                self.rows[-1][-1][1].append(dict(attrs)["title"] or "")
+                self._cells[-1][1].append(dict(attrs)["title"] or "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "tbody":
             self._is_body = False
 
     def handle_data(self, data: str) -> None:
-        if self._is_body and self.rows and self.rows[-1]:
-            text, amounts = self.rows[-1][-1]
-            self.rows[-1][-1] = (text + data, amounts)
+        if self._is_body and self._cells:
+            text, amounts = self._cells[-1]
+            self._cells[-1] = (text + data, amounts)
 
 
-def rows_of(html: str) -> Iterator[tuple[str, Shown]]:
+def rows_of(html: str) -> Iterator[tuple[str, Shown, dict[str, Named]]]:
+    """Name, figures, and figures of the dated names inside."""
     parser = Rows()
     parser.feed(html)
-    for name, cost, calls, input_tokens, output_tokens in parser.rows:
-        costs = {currency: Decimal(amount) for currency, amount in map(str.split, cost[1])}
-        yield name[0].strip(), (count(calls[0]), count(input_tokens[0]), count(output_tokens[0]), costs)
+    for (name, cost, calls, input_tokens, output_tokens), inside in zip(parser.rows, parser.names, strict=True):
+        shown = (count(calls[0]), count(input_tokens[0]), count(output_tokens[0]), costs_of(cost))
+        yield name[0].strip(), shown, dict(map(named, inside))
+
+
+def named(item: Cell) -> tuple[str, Named]:
+    name, calls, *_ = item[0].split()
+    return name, (int(calls.replace(",", "")), costs_of(item))
+
+
+def costs_of(cell: Cell) -> dict[str, Decimal]:
+    return {currency: Decimal(amount) for currency, amount in map(str.split, cell[1])}
 
 
 def count(text: str) -> int | None:
@@ -173,23 +201,42 @@ def truth_of_summary(groups: Iterable[Mapping[str, Any]]) -> dict[Pair, Sums]:
 
 async def shown_by_the_page(
     gateway: Gateway, client: httpx.AsyncClient, providers: Iterable[str | None]
-) -> dict[Pair, Shown]:
-    """The lists of models, of each provider."""
+) -> tuple[dict[Pair, Shown], dict[Pair, Named]]:
+    """The lists of models, of each provider; and calls and costs by each name."""
     headers = {"Authorization": (gateway.config.data_dir / "viewer-token").read_text().strip()}
-    found: dict[Pair, Shown] = {}
+    models: dict[Pair, Shown] = {}
+    names: dict[Pair, Named] = {}
     for provider in providers:
         narrowed = {"without": "provider"} if provider is None else {"provider": provider}
         query = urlencode({"by": "model", "range": "30d", **narrowed})
         page = await client.get(f"http://{gateway.ports.admin}/usage?{query}", headers=headers)
-        for name, shown in rows_of(page.text):
-            found[provider, None if name == "unknown" else name] = shown
+        for name, shown, inside in rows_of(page.text):
+            model = None if name == "unknown" else name
+            models[provider, model] = shown
+            calls, costs = shown[0], shown[-1]
+            names |= {(provider, each): found for each, found in inside.items()} or {(provider, model): (calls, costs)}
+    return models, names
+
+
+def by_model(truth: Mapping[Pair, Sums]) -> dict[Pair, Sums]:
+    """Dated names added to their models."""
+    found: dict[Pair, Sums] = defaultdict(Sums)
+    for (provider, name), sums in truth.items():
+        model = found[provider, name and model_of(name)]
+        model.calls += sums.calls
+        model.without_usage += sums.without_usage
+        model.input_tokens += sums.input_tokens
+        model.output_tokens += sums.output_tokens
+        for currency, cost in sums.costs.items():
+            model.costs[currency] += cost
     return found
 
 
 async def assert_the_page_shows(truth: Mapping[Pair, Sums], gateway: Gateway, client: httpx.AsyncClient) -> None:
-    providers = {provider for provider, _ in truth}
-    assert await shown_by_the_page(gateway, client, providers) == {pair: sums.shown() for pair, sums in truth.items()}
-    assert len(truth) > 20
+    models, names = await shown_by_the_page(gateway, client, {provider for provider, _ in truth})
+    assert models == {pair: sums.shown() for pair, sums in by_model(truth).items()}
+    assert names == {pair: (sums.calls, sums.shown()[-1]) for pair, sums in truth.items()}
+    assert len(truth) > len(models) > 20
     assert {name for sums in truth.values() for name in sums.costs} == {"USD", "EUR"}
 
 

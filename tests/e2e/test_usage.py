@@ -98,6 +98,7 @@ def source_payloads() -> Iterator[tuple[str, bytes, str]]:
 
 
 def of_gateway(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
+    """A model by each of its names, as the service has them; their sums are those of the model."""
     group_by = ",".join(dimensions) or "provider"
     token = (gateway.data_dir / "admin-token").read_text().strip()
     url = f"{gateway.admin_url}/v2/usage?group_by={group_by}&from=2025-11-01&limit=500"
@@ -105,7 +106,13 @@ def of_gateway(gateway: GatewayProcess, dimensions: tuple[str, ...]) -> Groups:
     if not dimensions:
         return {(): sums_of(answer["totals"])}
     assert answer["rest"] is None
-    return {tuple(row[name] for name in dimensions): sums_of(row) for row in answer["usage"]}
+    found: Groups = {}
+    for row in answer["usage"]:
+        names = row.get("versions", [])
+        if names:
+            assert [sum(each[name] or 0 for each in names) for name in NAMES] == [row[name] or 0 for name in NAMES]
+        found |= {tuple({**row, **each}[name] for name in dimensions): sums_of(each) for each in names or [row]}
+    return found
 
 
 def sums_of(row: Mapping[str, Any]) -> Sums:
