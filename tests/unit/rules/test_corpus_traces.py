@@ -87,6 +87,11 @@ OWN_RESOURCE = {
     "otlp/judgeval/calls",
     "otlp/laminar/calls",
     "otlp/langwatch/calls",
+    "otlp/openinference-autogen/calls",
+    "otlp/openinference-groq/calls",
+    "otlp/openinference-openai-agents/calls",
+    "otlp/openllmetry-groq/calls",
+    "otlp/openllmetry-openai-agents/calls",
     "otlp/promptflow/calls",
     "otlp/trulens/calls",
 }
