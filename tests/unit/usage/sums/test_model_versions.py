@@ -2,7 +2,6 @@
 them too. The sums keep each name by itself.
 """
 
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,6 @@ from gateway.usage.sums.request import group_json
 from gateway.usage.sums.unused_names import drop_unused_names
 from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
 from tests.unit.usage.sums.test_tally import NOW_HOUR, record
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(opened)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def queries(database: Database) -> UsageQueries:
-    return UsageQueries(database, now_ms=lambda: NOW_MS)
 
 
 def call(model: str | None, **changes: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ lose nothing.
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from functools import partial
@@ -34,19 +34,6 @@ from tests.unit.usage.sums.test_tally import NOW_HOUR, NOW_MS, counted, record
 TODAY = TimeRange.last_days(1, NOW_MS)
 MONTH = TimeRange.last_days(30, NOW_MS)
 ALL = TimeRange.last_days(400, NOW_MS)
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(opened)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def queries(database: Database) -> UsageQueries:
-    return UsageQueries(database, now_ms=lambda: NOW_MS)
 
 
 async def add(database: Database, *records: object, now_ms: int = NOW_MS) -> None:
