@@ -8,9 +8,8 @@ proves nothing is read in the same way:
 1. as its own key's calls proved it;
 2. without any such proof, as those of other keys did, while they all agree.
 
-Proofs that contradict each other show nothing: the call keeps its flag `basis_assumed`, and
-`contradictions` has the instrumentation. So the senders of one key never change what another key
-proved for itself.
+Proofs that contradict each other show nothing: the call keeps its flag `basis_assumed`. The
+senders of one key never change what another key proved for itself.
 """
 
 from collections import Counter
@@ -130,10 +129,6 @@ class LearntBases:
     def all(self) -> Iterator[tuple[LearntBy, Proofs]]:
         """Everything that is remembered, the one that was proved longest ago first."""
         yield from self._proofs.items()
-
-    def contradictions(self) -> Iterator[LearntBy]:
-        """Where the calls of one key prove both."""
-        return (by for by, proofs in self._proofs.items() if proofs.excludes is None)
 
     def changed(self) -> list[tuple[LearntBy, Proofs]]:
         """What is to be written down."""
