@@ -10,6 +10,11 @@ def rfc3339_ms(wall_ms: int) -> str:
     return f"{_second(seconds)}.{ms:03d}Z"
 
 
+def ms_of(time: str) -> int:
+    """Milliseconds since the epoch of an RFC 3339 text. Raises ValueError, OverflowError."""
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
     """To the second: most times that are written are of this one or the last few."""

@@ -17,9 +17,11 @@ import orjson
 import structlog
 
 from gateway.common.contract.errors import OverQuota
-from gateway.common.contract.parsed_payload import Used
+from gateway.common.contract.parsed_payload import Caller, Used
 from gateway.common.in_thread import clear_in_steps, gc_paused, in_thread
 from gateway.common.lru import forget_oldest
+from gateway.counting.calls.ledger import ForwardedAggregate
+from gateway.counting.metrics.forwarded import ForwardedCalls, forwarded_source, gateway_in, topic_of_gateway
 from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
 from gateway.counting.metrics.new_series import NewSeries
@@ -28,6 +30,7 @@ from gateway.counting.metrics.series import Delta, PointReport, State, advance
 from gateway.counting.metrics.sources import (
     CALLS,
     CALLS_REPORTED,
+    MAX_PERIOD_MS,
     RENEW_MS,
     SourceActivity,
     cost_topic,
@@ -39,6 +42,7 @@ from gateway.rules.context import Context
 from gateway.rules.metrics import sender_of
 from gateway.rules.points import MetricSource, UsagePoints
 from gateway.rules.record import record_json
+from spool.clock import ms_of
 from spool.record import Record
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.store import CountingStore, ItemCounts
@@ -129,7 +133,9 @@ class MetricsPipeline:
         self._now_ms = now_ms
         self._cached: dict[bytes, State] = {}
         self._sightings = SourceActivity()
+        self._forwarded = ForwardedCalls()
         self._written_ms: dict[tuple[str, MetricSource], int] = {}
+        self._wall_ms = spool.wall_ms
         self._totals = Totals(spool.wall_ms())
         self._waiting: list[Waiting] = []
         self._worker: asyncio.Task[None] | None = None
@@ -145,7 +151,7 @@ class MetricsPipeline:
         now_ms = self._now_ms()
         for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
             topic, *parts = orjson.loads(row.whose)
-            self._sightings.note(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
+            self._see(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
         self._oldest_held_ms, self.n_held = await self._store.oldest_held_ms(), await self._store.held_count()
         self._held.set()
 
@@ -316,11 +322,13 @@ class MetricsPipeline:
 
     # ---- calls
 
-    def note_used(self, used: Iterable[Used], sender: str, now_ms: int) -> Awaitable[None] | None:
-        """Sources of *sender* reported calls; None unless that is to be awaited, with the
-        calls, until it is on disk.
+    def note_used(
+        self, used: Iterable[Used], sender: str, now_ms: int, forwarded: Iterable[Caller] = ()
+    ) -> Awaitable[None] | None:
+        """Sources of *sender* reported calls, and those of other gateways whose calls it
+        *forwarded*; None unless that is to be awaited, with the calls, until it is on disk.
         """
-        seen: set[tuple[str, MetricSource]] = set()
+        seen = {(topic_of_gateway(gateway), MetricSource(*source)) for gateway, *source in forwarded}
         for service, device, instance, session, model, tokens in used:
             seen.add((CALLS, MetricSource(sender, service or "", device or "", str(instance or ""), session or "")))
             self._totals.add_calls(sender, service or "", model, tokens)
@@ -332,8 +340,7 @@ class MetricsPipeline:
         written_ms = self._written_ms
         rows: list[SightingRow] = []
         for topic, reporter in seen:
-            if not self._sightings.is_fresh(topic, reporter, now_ms - RENEW_MS):
-                self._sightings.note(topic, reporter, now_ms)
+            self._see(topic, reporter, now_ms)
             whose = (topic, reporter)
             if now_ms - written_ms.get(whose, -WRITE_SIGHTING_MS) >= WRITE_SIGHTING_MS:
                 written_ms.pop(whose, None)
@@ -342,6 +349,13 @@ class MetricsPipeline:
         if rows:
             forget_oldest(written_ms, MAX_RECENT_SOURCES)
         return rows
+
+    def _see(self, topic: str, reporter: MetricSource, now_ms: int) -> None:
+        gateway = gateway_in(topic)
+        if gateway is not None:
+            self._forwarded.note(gateway, reporter, now_ms)
+        elif not self._sightings.is_fresh(topic, reporter, now_ms - RENEW_MS):
+            self._sightings.note(topic, reporter, now_ms)
 
     # ---- settling
 
@@ -435,6 +449,19 @@ class MetricsPipeline:
             if not self._sightings.seen_since(topic, facts.reporter, since):
                 self._price(record, facts.start_ms)
         return Ending(held.held_id, None, record_json(record)), facts
+
+    # ---- of other gateways
+
+    def is_covered(self, record: Record, aggregate: ForwardedAggregate) -> bool:
+        """Whether calls cover the *aggregate* with that *record*."""
+        source = forwarded_source(aggregate.source, record["attribution"])
+        if source.service_name in self.settings.prefer_metrics:
+            return False
+        waited_ms = self._wall_ms() - ms_of(record["received_at"])
+        period_ms = ms_of(record["period"]["end"]) - ms_of(record["period"]["start"])
+        received_ms = self._now_ms() - min(max(0, waited_ms), MAX_PERIOD_MS)
+        since = since_ms(received_ms, period_ms, self.settings.window_ms)
+        return self._forwarded.by_another(aggregate.gateway, source, since)
 
     # ---- what it holds
 

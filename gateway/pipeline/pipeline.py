@@ -246,7 +246,7 @@ class IngestPipeline:
             first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms, repeats)
             if calls.bearers:
                 self._settler.ledger.bear(calls.bearers)
-            noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms)
+            noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms, calls.forwarded)
         return [first] if noted is None else [first, noted]
 
     def _append_piece(

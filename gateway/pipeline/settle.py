@@ -9,7 +9,6 @@ changes of a pass go to the spool in one commit.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from time import perf_counter
 
@@ -26,9 +25,10 @@ from gateway.pipeline.late_chunks import LateChunks
 from gateway.pipeline.metrics import MetricsPipeline, Price
 from gateway.pipeline.metrics import Settings as MetricsSettings
 from gateway.pipeline.settlement_pass import SettlementPass, loaded, position
+from spool.clock import ms_of
 from spool.errors import SpoolError
 from spool.histogram import LAG_S, Histogram
-from spool.record import AI_TELEMETRY, Record
+from spool.record import AI_TELEMETRY
 from spool.settling import Change, Moved
 from spool.store import CountingStore
 
@@ -265,7 +265,17 @@ class Settler:
         waiting = await self._waiting(ledger, due)
         waiting_refs = {ref for reports in waiting for ref in reports}
         settlement = SettlementPass(
-            ledger, self._spool, self._price, self._late, due, waiting_refs, lost_appends, end, self.bases, sealed_seq
+            ledger,
+            self._spool,
+            self._price,
+            self._late,
+            due,
+            waiting_refs,
+            lost_appends,
+            end,
+            self.bases,
+            sealed_seq,
+            self.aggregates.is_covered,
         )
         try:
             await settlement.decide()
@@ -335,7 +345,7 @@ class Settler:
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]
             oldest = loaded(records[0]) if len(records) == len(reports) else None
-            if oldest is not None and 0 <= wall_ms - _received_ms(oldest) < UNFINISHED_SETTLES * self.settle_ms:
+            if oldest is not None and 0 <= wall_ms - ms_of(oldest["received_at"]) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
         return waiting
 
@@ -367,7 +377,3 @@ class Settler:
         except BaseException:
             self.distrust()  # the ledger moved what the spool did not
             raise
-
-
-def _received_ms(record: Record) -> int:
-    return int(datetime.fromisoformat(record["received_at"]).timestamp() * 1000)

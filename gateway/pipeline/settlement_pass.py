@@ -8,9 +8,8 @@ whose changes are committed as they come.
 
 import time
 from asyncio import sleep
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime
 from typing import TypeVar, cast
 
 import orjson
@@ -20,13 +19,15 @@ from gateway.common.contract.flags import BASIS_ASSUMED, BASIS_LEARNT, UNPRICED
 from gateway.common.traceback_summary import places
 from gateway.counting.bases import Instrumentation, LearntBases, learnt_by
 from gateway.counting.calls.digest import split_ref
-from gateway.counting.calls.ledger import Assumed, Ledger
+from gateway.counting.calls.ledger import Assumed, ForwardedAggregate, Ledger
 from gateway.counting.calls.merge import cached_of, merge
 from gateway.counting.calls.parts import MAX_STANDING, Closure
 from gateway.counting.calls.resolve import Verdict
+from gateway.counting.metrics.sources import CALLS_REPORTED
 from gateway.counting.readings import Readings
 from gateway.pipeline.late_chunks import LateChunks
 from gateway.pipeline.metrics import Price
+from spool.clock import ms_of
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, Record
 from spool.settling import MERGED, Change, Position
@@ -64,6 +65,7 @@ class SettlementPass:
         end: int,
         bases: LearntBases,
         readable_seq: int,
+        is_covered: Callable[[Record, ForwardedAggregate], bool],
     ) -> None:
         """*waiting*: references of unfinished calls, which get no verdict of their own yet.
 
@@ -73,6 +75,8 @@ class SettlementPass:
         *end*: the reference from which on payloads may not be counted whole.
 
         *readable_seq*: chunks up to this one are whole.
+
+        *is_covered*: whether calls cover an aggregate of another gateway.
         """
         self.changes: dict[Position, Change] = {}
         """What is to be written with the settled chunks."""
@@ -87,6 +91,7 @@ class SettlementPass:
         self._end = end
         self._bases = bases
         self._readable_seq = readable_seq
+        self._is_covered = is_covered
         self._committed: set[Position] = set()
         self._verdicts: list[Verdict] = []
         self._late = late
@@ -109,9 +114,20 @@ class SettlementPass:
                         raise
                     except Exception as error:  # noqa: BLE001 one cluster that we cannot decide must not keep all others
                         log.error("a cluster stays undecided", error=type(error).__name__, at=places(error))  # noqa: TRY400 the text may quote data
+        await self._drop_covered()
         await self._learn()
         if len(self._ledger.inheritance):
             await self._inherit()
+
+    async def _drop_covered(self) -> None:
+        """Drop the aggregates of other gateways that calls cover."""
+        aggregates = [each for seq in self._due for each in self._ledger.aggregates(seq)]
+        for part in _parts(aggregates):
+            for each, record in zip(part, await self._records([each.ref for each in part]), strict=True):
+                if record is not None and self._is_covered(record, each):
+                    at = position(each.ref)
+                    self.changes[at] = Change(*at, CALLS_REPORTED, None)
+            await self._yield_in_time()
 
     async def _learn(self) -> None:
         """Note what calls prove of their inputs, also calls that settle later; then read those of
@@ -337,7 +353,7 @@ class SettlementPass:
         if record["billed"] and (cost is None or cost["source"] == "estimated"):
             record.pop("cost", None)
             record["flags"] = [flag for flag in record["flags"] if flag != UNPRICED]
-            self._price(record, int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000))
+            self._price(record, ms_of(record["started_at"]))
 
     async def _records(self, refs: Sequence[int]) -> list[Record | None]:
         """The record of each reference; None where it is gone or damaged."""

@@ -80,6 +80,8 @@ class Call(NamedTuple):
     place: int = 0
     """32-bit fingerprint of where the service runs (`Origin.place`): co-instrumented spans run in
     one place, where both sides state it."""
+    gateway: int = 0
+    """32-bit fingerprint of the gateway that forwarded it; 0 where none states its id."""
 
 
 @dataclass(slots=True)

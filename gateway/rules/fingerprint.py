@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 _MASK = (1 << 63) - 1
 
@@ -36,3 +37,7 @@ def log_scope_fingerprint(name: str, rank: int = 0) -> int:
     So may the logs of one scope that are different ways to report it; *rank* distinguishes them.
     """
     return fingerprint("log scope", name, str(rank)) if rank else fingerprint("log scope", name)
+
+
+FORWARDED_AGGREGATE: Final = fingerprint("scope", "records", "aggregate")
+"""In the place of the scope of an aggregate that another gateway made."""

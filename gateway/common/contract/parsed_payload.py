@@ -7,6 +7,8 @@ from typing import NamedTuple
 Used = tuple[str | None, str | None, int, str | None, str | None, int]
 """Service name, device, instance, session, model, and the tokens that calls of these used."""
 
+Caller = tuple[int, str, str, str, str, str]
+"""A gateway, and whose calls it forwarded: the fields of a `MetricSource`."""
 
 Reported = tuple[str | None, int, int, int]
 """Service name, its items in the payload, its calls among them, and those of the calls that should
@@ -41,3 +43,5 @@ class ParsedPayload(NamedTuple):
     """Service and scope of spans that look like AI work and are no calls, their number, and the
     traces of some of them."""
     reported: list[Reported]
+    forwarded: list[Caller]
+    """Whose calls came from which gateway; of those that state no gateway nothing."""

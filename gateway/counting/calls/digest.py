@@ -150,6 +150,7 @@ def fact_row(call: Call, pack: Callable[..., bytes] = _ROW.pack) -> bytes:
         session,
         _,
         place,
+        _,
     ) = call
     usage = record["usage"].get
     counts: tuple[int, ...] = (  # type: ignore[assignment]  # a TypedDict's bound `get` is typed as object

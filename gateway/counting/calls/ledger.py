@@ -87,6 +87,7 @@ from gateway.rules.call import (
     Call,
 )
 from gateway.rules.extract import PEOPLE
+from gateway.rules.fingerprint import FORWARDED_AGGREGATE
 from gateway.rules.usage import ASSUMED, SHOWN_EXCLUSIVE
 
 BASES = BASIS_MASK << BASIS_SHIFT
@@ -111,6 +112,15 @@ class Proving(NamedTuple):
     """Whether the input excludes the cached tokens."""
     calls: int
     """Calls that it is looked at for, with itself."""
+
+
+class ForwardedAggregate(NamedTuple):
+    """An aggregate that another gateway forwarded."""
+
+    ref: int
+    gateway: int
+    source: int
+    """Fingerprint of the key under which it came."""
 
 
 class Assumed(NamedTuple):
@@ -225,7 +235,10 @@ class Ledger:
         chunk.facts += facts
         chunk.outcomes += bytes(len(facts) // DIGEST_BYTES)
         for source, scope, refs in groups:
-            self._watch_co_instrumented(source, scope, refs)
+            if scope == FORWARDED_AGGREGATE:
+                chunk.aggregates += [split_ref(ref).idx for ref in refs]
+            else:
+                self._watch_co_instrumented(source, scope, refs)
 
     def _note(self, rows: bytes, i: int, ref: int, chunk: Settling, first: int) -> None:
         """Row *i*, which stands at *ref*, has marks of `NOTED`; *first*: the reference at which
@@ -725,6 +738,12 @@ class Ledger:
         for chunk in self._chunks.values():
             if chunk.seq <= through_seq:
                 chunk.proving.clear()
+
+    def aggregates(self, seq: int) -> list[ForwardedAggregate]:
+        """The open aggregates of chunk *seq* that other gateways forwarded."""
+        chunk = self._chunks[seq]
+        found = [(idx, unpack_fact(chunk.facts, idx)) for idx in chunk.aggregates if chunk.outcomes[idx] == OPEN]
+        return [ForwardedAggregate(call_ref(seq, idx), fact.place, fact.source) for idx, fact in found]
 
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""

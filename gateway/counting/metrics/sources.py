@@ -57,7 +57,7 @@ class SourceActivity:
     def note(self, topic: str, reporter: MetricSource, now_ms: int) -> None:
         """*reporter* was seen to report *topic*."""
         last_ms = self._last_ms
-        for key in _as_noted(topic, reporter):
+        for key in keys_noted(topic, reporter):
             last_ms.pop(key, None)  # so that it moves to the end: the first one is the oldest
             last_ms[key] = now_ms
         forget_oldest(last_ms, self._most)
@@ -71,10 +71,10 @@ class SourceActivity:
         nothing *reporter* states.
         """
         last_ms = self._last_ms
-        return any(last_ms.get(key, since_ms - 1) >= since_ms for key in _as_asked(topic, reporter))
+        return any(last_ms.get(key, since_ms - 1) >= since_ms for key in keys_asked(topic, reporter))
 
 
-def _as_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
+def keys_noted(topic: str, reporter: MetricSource) -> Iterator[int]:
     """The keys under which a sighting is kept; the one that states all comes first."""
     return _keys(topic, reporter, [(_STATED + value, _ANY) for value in reporter[2:]])
 
@@ -86,7 +86,7 @@ def _exact(topic: str, reporter: MetricSource) -> int:
     return hash((_base(topic, sender, service), _STATED + device, _STATED + instance, _STATED + session))
 
 
-def _as_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
+def keys_asked(topic: str, reporter: MetricSource) -> Iterator[int]:
     """The keys of sightings that fit *reporter*: equal, or silent, wherever it states something;
     anything where it does not.
     """

@@ -39,6 +39,7 @@ def joined(calls: ParsedPayload, parts: Sequence[tuple[int, int, ParsedPayload]]
         used=_used(every),
         ai_spans=_ai_spans(every),
         reported=_reported(every),
+        forwarded=[each for part in every for each in part.forwarded],
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from gateway.common.contract.errors import BadPayload
 from gateway.common.contract.flags import UNPRICED
-from gateway.common.contract.parsed_payload import ParsedPayload, Reported, Used
+from gateway.common.contract.parsed_payload import Caller, ParsedPayload, Reported, Used
 from gateway.counting.calls.digest import digest_rows
+from gateway.counting.metrics.forwarded import forwarded_source
 from gateway.products.catalogue import SOURCES
 from gateway.products.reading import read_source
 from gateway.products.records.envelope import index_of
@@ -127,7 +128,7 @@ def _parse_forwarded(payload: Payload, context: Context, rules: ParseRules) -> P
 
 def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) -> ParsedPayload:
     """Price the calls, serialise them, and make the ledger's rows of them."""
-    used, reported = tokens_used(normalised.calls), reported_in(normalised)
+    used, reported, forwarded = tokens_used(normalised.calls), reported_in(normalised), callers(normalised.calls)
     if rules.prefer_metrics:
         prefer_billed_calls(normalised, rules.prefer_metrics)
     calls = stamped(normalised.calls, context)
@@ -152,6 +153,7 @@ def parsed_calls(normalised: Normalised, context: Context, rules: ParseRules) ->
         [(span, cast("dict[str, str]", stated)) for span, stated in normalised.bearers.items()],
         packed(normalised),
         reported,
+        forwarded,
     )
 
 
@@ -181,6 +183,16 @@ def tokens_used(calls: Sequence[Call]) -> list[Used]:
         used = (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
         tokens[key] = tokens.get(key, 0) + used
     return [(*key, used) for key, used in tokens.items()]
+
+
+def callers(calls: Sequence[Call]) -> list[Caller]:
+    """Whose calls another gateway forwarded."""
+    forwarded = {
+        (call.gateway, *forwarded_source(call.source, call.record["attribution"]))
+        for call in calls
+        if call.gateway and call.record["kind"] == "call"
+    }
+    return sorted(forwarded)
 
 
 def reported_in(normalised: Normalised) -> list[Reported]:

@@ -290,6 +290,7 @@ def _calls(
         [],
         ai_spans,
         reported,
+        [],
     )
 
 

@@ -4,8 +4,9 @@ contract around records. Pure.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from gateway.common.contract.ai_telemetry import ENVELOPE_SCHEMA
 from gateway.products.documents import Document, documents_in
@@ -14,19 +15,29 @@ from gateway.products.items import at
 _INDEX: Final = re.compile(r"records\[(\d+)\]")
 
 
-def opened(documents: Iterable[Document]) -> Iterator[Document]:
+class Opened(NamedTuple):
+    """Documents of one gateway."""
+
+    gateway_id: str
+    """"" where the documents are in no envelope, or in one that names no gateway."""
+    documents: Sequence[Document]
+
+
+def opened(documents: Iterable[Document]) -> Iterator[Opened]:
     """The records of each envelope; any other document as it is."""
     for document in documents:
         value = document.value
         if isinstance(value, dict) and value.get("schema") == ENVELOPE_SCHEMA:
-            records = value.get("records")
-            if isinstance(records, list):
-                for index, record in enumerate(records):
-                    yield Document(at(document.position, f"records[{index}]"), record)
-            else:
-                yield Document(at(document.position, "records"), records)
+            records, gateway_id = value.get("records"), value.get("gateway_id")
+            where = partial(at, document.position)
+            inside = (
+                [Document(where(f"records[{index}]"), record) for index, record in enumerate(records)]
+                if isinstance(records, list)
+                else [Document(where("records"), records)]
+            )
+            yield Opened(gateway_id if isinstance(gateway_id, str) else "", inside)
         else:
-            yield document
+            yield Opened("", [document])
 
 
 def index_of(position: str) -> int | None:
@@ -40,7 +51,8 @@ def index_of(position: str) -> int | None:
 def positions_in(body: bytes) -> dict[str, list[str]]:
     """Record id -> where the records of that id stand in the envelope *body*, in order."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for position, value in opened(documents_in(body).found):
+    every = (document for each in opened(documents_in(body).found) for document in each.documents)
+    for position, value in every:
         record_id = value.get("record_id") if isinstance(value, dict) else None
         if isinstance(record_id, str):
             found[record_id].append(position)

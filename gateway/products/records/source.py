@@ -7,14 +7,17 @@ wrote, or from a sender that builds them.
    in a trace is also the report of that span.
 3. Attribution is the record's own; what the inbound key or the device brings fills what it lacks,
    and what the key fixes goes over it. `key` stays the name of the key that the first gateway knew.
-4. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other, an
+4. An aggregate of one gateway is dropped where another gateway forwards calls of its source:
+   metrics never add to calls (`gateway.counting.metrics.forwarded`).
+5. Cost, `billed` and flags are kept. A call without a cost gets an estimate as any other, an
    aggregate only where its first gateway had no price for it (`unpriced`): else another
    record may hold its cost.
-5. What another gateway forwards comes in an envelope (`envelope.py`); each
+6. What another gateway forwards comes in an envelope (`envelope.py`); each
    record in it stands at `records[3]`. Or as spans (`read_stated`).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.common.contract.flags import UNPRICED
 from gateway.common.contract.outcomes import Rejection
@@ -24,28 +27,31 @@ from gateway.products.records.envelope import opened
 from gateway.products.records.fields import InvalidField, record_of
 from gateway.products.reporting import epoch_ms
 from gateway.products.source import Snippet, Source, SourceRead
-from gateway.rules.attribution import attribute, gateway_origin
+from gateway.rules.attribution import PLACE_MASK, attribute, gateway_origin
 from gateway.rules.call import Call, Normalised
 from gateway.rules.context import Context
-from gateway.rules.fingerprint import scope_fingerprint
+from gateway.rules.fingerprint import FORWARDED_AGGREGATE, fingerprint, scope_fingerprint
 from spool.record import FIELDS, Attribution, Record
 
 NAME = "records"
+_SCOPE: Final = scope_fingerprint(NAME)
 _WHO = tuple(field.name for field in FIELDS.of("attribution") if field.row.words)
 """What a sender states. The device and the key are the gateway's."""
 
 
 def read(documents: Sequence[Document], out: SourceRead, context: Context) -> None:
     """Each record of another gateway as it is, checked."""
-    for position, value in objects(opened(documents), out):
-        try:
-            record = record_of(value, context.received_at)
-        except InvalidField as fault:
-            reject(out, fault.reason, at(position, fault.field))
-            continue
-        out.calls.items += 1
-        out.calls.note_position(position, "", value)
-        out.calls.calls.append(_call(record, context))
+    for gateway_id, inside in opened(documents):
+        gateway = (fingerprint("gateway", gateway_id) & PLACE_MASK or 1) if gateway_id else 0
+        for position, value in objects(inside, out):
+            try:
+                record = record_of(value, context.received_at)
+            except InvalidField as fault:
+                reject(out, fault.reason, at(position, fault.field))
+                continue
+            out.calls.items += 1
+            out.calls.note_position(position, "", value)
+            out.calls.calls.append(_call(record, context, gateway))
 
 
 def read_stated(normalised: Normalised, context: Context) -> Normalised:
@@ -61,7 +67,7 @@ def read_stated(normalised: Normalised, context: Context) -> Normalised:
     return normalised
 
 
-def _call(record: Record, context: Context) -> Call:
+def _call(record: Record, context: Context, gateway: int = 0) -> Call:
     made = gateway_origin(NAME, context)
     record["attribution"] = _attributed(record["attribution"], made.attribution, context)
     if record["kind"] == "call" and UNPRICED in record["flags"]:
@@ -79,7 +85,9 @@ def _call(record: Record, context: Context) -> Call:
         start_ms,
         start_ms + (record["duration_ms"] or 0),
         made.source,
-        scope_fingerprint(NAME),
+        FORWARDED_AGGREGATE if gateway and record["kind"] == "aggregate" else _SCOPE,
+        place=gateway if record["kind"] == "aggregate" else 0,
+        gateway=gateway,
     )
 
 

@@ -8,7 +8,6 @@ the total; so a batch that comes again, and an operator's replay, add nothing.
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +15,7 @@ import orjson
 
 from exporters.base import Delivered, Hold, Outcome
 from gateway.usage.events.faults import mismatch_text
+from spool.clock import ms_of
 from spool.events import NewEvent, RepeatKey
 from spool.record import FIELDS, Batch
 from spool.store import EventStore
@@ -70,7 +70,7 @@ def derived(record: Mapping[str, Any], derivation: Derivation) -> NewEvent | Non
     value = measured(record, derivation) if record.get("billed") else None
     if value is None or not value:
         return None
-    start_ms = int(datetime.fromisoformat(record["started_at"]).timestamp() * 1000)
+    start_ms = ms_of(record["started_at"])
     filter_ = {dimension: [text_of(record, field)] for dimension, field in derivation.dimensions.items()}
     element = "" if derivation.element is None else text_of(record, derivation.element)
     place = TotalKey(bucket_start_ms(start_ms, derivation.granularity), element, filter_text(filter_))
