@@ -25,7 +25,7 @@ from gateway.counting.metrics.forwarded import ForwardedCalls, forwarded_source,
 from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
 from gateway.counting.metrics.new_series import NewSeries
-from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topic_of
+from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topics_of
 from gateway.counting.metrics.series import Delta, PointReport, State, advance
 from gateway.counting.metrics.sources import (
     CALLS,
@@ -257,7 +257,7 @@ class MetricsPipeline:
             clear_in_steps(aggregates)
             deltas |= {point.key for point in payload.measured.points if point.is_delta}
             sums |= {point.key for point in payload.measured.points if point.until_ns}
-            seen |= {(topic_of(point), point.labels.reporter) for point in payload.measured.points}
+            seen |= {each for point in payload.measured.points for each in topics_of(point)}
         series = [
             self._row(key, state, now_ms, is_delta=key in deltas, is_sum=key in sums) for key, state in changed.items()
         ]

@@ -1,8 +1,9 @@
 """Metric data points -> usage points, and the outcome of every other point.
 Pure: no clock, no I/O, no state.
 
-1. A metric that no table knows is ignored, point by point; so are gauges, sums that may fall,
-   and points without a value.
+1. A metric that no table knows is ignored, point by point, unless it has the shape of usage; so
+   are gauges, sums that may fall, and points without a value. Of the metrics of one scope that have
+   the shape, the first is read: others may count the same tokens in another cut.
 2. A point whose time, value or temporality cannot be right is rejected.
 3. A total repeats its parts: suppressed (`overlapping_type`).
 4. Every other point is usage. What it adds follows from its series
@@ -26,9 +27,12 @@ from gateway.rules.context import Context
 from gateway.rules.conventions.metric_tables import (
     COST,
     POINT_INTERESTS,
+    SHAPE,
+    SHAPE_INTERESTS,
     TOTAL,
     MetricTable,
     metric_table,
+    table_by_shape,
     token_kind,
 )
 from gateway.rules.extract import MAX_TEXT_CHARS, Extracted, pick
@@ -93,11 +97,12 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
         for j, scope_metrics in enumerate(resource_metrics.scope_metrics):
             scope, version = scope_metrics.scope.name[:MAX_TEXT_CHARS], scope_metrics.scope.version[:MAX_TEXT_CHARS]
             meter.take(len(scope_metrics.metrics))
+            is_shape_found = False
             for k, metric in enumerate(scope_metrics.metrics):
-                n = points(metric)
+                n, n_before = points(metric), len(out.points)
                 meter.take(n)
-                table = metric_table(scope, metric.name)
-                if table is None:
+                table = metric_table(scope, metric.name) or by_shape(metric)
+                if table is None or (table.convention == SHAPE and is_shape_found):
                     out.items += n
                     out.ignored += n
                     continue
@@ -115,10 +120,16 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
                     hashed(identity, scope.encode("utf-8", "replace"), metric.name.encode("utf-8", "replace")),
                 )
                 _metric(out, metric, series, at, metrics.faults)
+                is_shape_found = is_shape_found or (table.convention == SHAPE and len(out.points) > n_before)
         out.services[made.attribution.get("service_name")] += out.items - before
     if len(out.points) > most_series and len({point.key for point in out.points}) > most_series:
         raise too_many_series(most_series)
     return out
+
+
+def by_shape(metric: Metric) -> MetricTable | None:
+    """How *metric*, which no table knows, is read where its points have the shape of usage."""
+    return table_by_shape(metric.name, metric.unit, is_sum=bool(metric.sum.data_points))
 
 
 def sender_of(context: Context) -> str:
@@ -194,13 +205,16 @@ def _point(
     if point.flags & _NO_VALUE or value is None:
         out.ignored += 1
         return
+    attributes, is_by_shape = point.attributes, series.table.convention == SHAPE
+    picked = pick(attributes, tuple(attributes), SHAPE_INTERESTS if is_by_shape else POINT_INTERESTS)
+    kind, is_known = _kind(series.table, picked)
+    if is_by_shape and not (is_known and _names_model(picked)):
+        out.ignored += 1
+        return
     reason = _fault(point, value, series)
     if reason is not None:
         out.rejected.append(Rejection(reason, at))
         return
-    attributes = point.attributes
-    picked = pick(attributes, tuple(attributes), POINT_INTERESTS)
-    kind, is_known = _kind(series.table, picked)
     if kind is None:
         out.suppressed["overlapping_type"] += 1
         return
@@ -229,6 +243,10 @@ def _point(
             series.currency,
         )
     )
+
+
+def _names_model(picked: Extracted) -> bool:
+    return "request_model" in picked.texts or "response_model" in picked.texts
 
 
 def _fault(point: NumberDataPoint | HistogramDataPoint, value: float, series: _Series) -> str | None:

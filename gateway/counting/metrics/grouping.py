@@ -24,7 +24,7 @@ from gateway.counting.metrics.series import Delta
 from gateway.rules import times
 from gateway.rules.attribution import attribute
 from gateway.rules.context import Context
-from gateway.rules.conventions.metric_tables import COST, REQUESTS, MetricTable
+from gateway.rules.conventions.metric_tables import COST, REQUESTS, SHAPE, MetricTable
 from gateway.rules.points import PICO, Labels, MetricSource, Point, UsagePoints
 from gateway.rules.usage import Basis
 from spool.record import SCHEMA, Cost, Record, Usage
@@ -184,6 +184,8 @@ def _aggregate(
     flags = times.time_flags(min(end_ms, max(last_ms, context.received_at_ms)), context.received_at_ms)
     if not is_consistent:
         flags.append("inconsistent_usage")
+    if table.convention == SHAPE:
+        flags.append("unknown_convention")
     record: Record = {
         "schema": SCHEMA,
         "record_id": _record_id(new),

@@ -4,14 +4,15 @@ Facts are what decides whether a held aggregate is billed; they lie beside its
 record in the spool, as JSON.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import orjson
 
 from gateway.common.json_bytes import json_bytes
 from gateway.counting.metrics.grouping import Aggregate, Family, Folded
-from gateway.counting.metrics.sources import cost_topic, family_topic
-from gateway.rules.conventions.metric_tables import COST
+from gateway.counting.metrics.sources import KNOWN, cost_topic, family_topic
+from gateway.rules.conventions.metric_tables import COST, SHAPE
 from gateway.rules.points import MetricSource, Point, UsagePoints
 from spool.store import ItemCounts
 
@@ -49,11 +50,15 @@ def facts_in(row: bytes) -> Facts:
     return Facts(MetricSource(*reporter), Family(*family), *rest)
 
 
-def topic_of(point: Point) -> str:
+def topics_of(point: Point) -> Iterator[tuple[str, MetricSource]]:
+    """What its source is seen to report by *point*."""
     labels = point.labels
     if point.kind == COST:
-        return cost_topic(labels.scope, labels.response_model or labels.request_model)
-    return family_topic(Family(labels.scope, point.table.rank))
+        yield cost_topic(labels.scope, labels.response_model or labels.request_model), labels.reporter
+        return
+    yield family_topic(Family(labels.scope, point.table.rank)), labels.reporter
+    if point.table.convention != SHAPE:
+        yield KNOWN, labels.reporter
 
 
 def tally_of(measured: UsagePoints, folded: Folded) -> ItemCounts:

@@ -20,6 +20,7 @@ from typing import Final
 
 from gateway.common.lru import forget_oldest
 from gateway.counting.metrics.grouping import Family
+from gateway.rules.conventions.metric_tables import SHAPE_COUNTER_RANK
 from gateway.rules.fingerprint import fingerprint
 from gateway.rules.points import MetricSource
 
@@ -31,6 +32,8 @@ RENEW_MS: Final = 1_000
 """A sighting younger than this is not noted again."""
 
 CALLS: Final = "calls"
+KNOWN: Final = "known metric"
+"""Tokens under any metric that a table knows."""
 CALLS_REPORTED: Final = "suppressed.calls_reported"
 _ANY = "*"
 _STATED = "="
@@ -120,7 +123,11 @@ def outcome(
 
 
 def is_repeated(sightings: SourceActivity, reporter: MetricSource, family: Family, since: int) -> bool:
-    """Whether the source reports the same tokens under a metric of a better rank."""
+    """Whether the source reports the same tokens under a metric of a better rank; of one that was
+    found by its shape, under any metric that a table knows.
+    """
+    if family.rank >= SHAPE_COUNTER_RANK and sightings.seen_since(KNOWN, reporter, since):
+        return True
     return any(
         sightings.seen_since(family_topic(family._replace(rank=rank)), reporter, since)
         for rank in range(1, family.rank)

@@ -14,10 +14,17 @@ from gateway.pipeline.explain.records import Origins, Traced, by_table, fields_o
 from gateway.pipeline.explain.story import Explanation, Field, Single, WholeSum
 from gateway.read.view import Metric, Metrics
 from gateway.rules.context import Context
-from gateway.rules.conventions.metric_tables import COST, POINT_INTERESTS, MetricTable, metric_table
+from gateway.rules.conventions.metric_tables import (
+    COST,
+    POINT_INTERESTS,
+    SHAPE,
+    SHAPE_INTERESTS,
+    MetricTable,
+    metric_table,
+)
 from gateway.rules.conventions.table import Convention
 from gateway.rules.extract import MAX_TEXT_CHARS
-from gateway.rules.metrics import normalise_metrics
+from gateway.rules.metrics import by_shape, normalise_metrics
 from gateway.rules.provenance import Provenance, joined, pick_recorded
 from gateway.rules.usage import Basis
 
@@ -73,9 +80,13 @@ def _explain(explanation: Explanation, item: Item, alone: Metrics, point: Any, c
     if table is not None:
         explanation.name = metric.name
         explanation.read_as(table.convention, "the metric's name")
+    elif out.points:
+        explanation.name, table = metric.name, by_shape(metric)
+        explanation.read_as(SHAPE, "its name speaks of tokens, and its points name a kind of tokens and a model")
     if out.points:
         resource = provenances_of(item.resource.attributes)
-        picked = pick_recorded(point.attributes, POINT_INTERESTS, Recording())
+        interests = SHAPE_INTERESTS if table is not None and table.convention == SHAPE else POINT_INTERESTS
+        picked = pick_recorded(point.attributes, interests, Recording())
         explanation.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
         return Single(explanation, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:

@@ -9,6 +9,9 @@
 3. Where one product reports its tokens under several names, the smallest `rank` counts and the
    others are suppressed; alone, each counts. Calls go before all of them
    (`gateway.counting.metrics.sources`).
+4. A metric that no row names is usage by its shape: its name speaks of tokens and of nothing else
+   that is measured in tokens (`_NO_USAGE`), and each of its points names a kind of tokens and a
+   model. Any metric of a known name goes before it.
 """
 
 import re
@@ -25,6 +28,8 @@ COUNTER_RANK: Final = 2
 HISTOGRAM_RANK: Final = 3
 CLIENT_RANK: Final = 4
 """`gen_ai.client.token.usage`: input and output only."""
+SHAPE_COUNTER_RANK: Final = 5
+SHAPE_HISTOGRAM_RANK: Final = 6
 
 TokenKind = Literal["input", "output", "cache_read", "cache_creation", "reasoning", "audio_input", "audio_output"]
 TOTAL: Final = "total"
@@ -118,6 +123,49 @@ _SCOPED: dict[tuple[str, str], MetricTable] = {
 """(scope, metric): names that other products may use for other things. Cursor's and Cline's are
 described from documentation."""
 
+SHAPE: Final = "shape"
+_BY_SHAPE = MetricTable(SHAPE, SHAPE_COUNTER_RANK, basis=Basis.UNSTATED)
+_NO_USAGE: Final = frozenset(
+    [
+        "available",
+        "average",
+        "avg",
+        "budget",
+        "capacity",
+        "context",
+        "cost",
+        "duration",
+        "latency",
+        "left",
+        "limit",
+        "limits",
+        "max",
+        "maximum",
+        "mean",
+        "min",
+        "minimum",
+        "per",
+        "price",
+        "quota",
+        "rate",
+        "remaining",
+        "reserved",
+        "s",
+        "sec",
+        "second",
+        "seconds",
+        "server",
+        "size",
+        "speed",
+        "throughput",
+        "time",
+        "window",
+    ]
+)
+"""Words of names that speak of tokens and count no usage, or that of a server's clients again."""
+_TOKEN_UNITS: Final = frozenset({"", "1", "token", "tokens", "{token}", "{tokens}", "count", "{count}"})
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
 _UNIT = re.compile(r"_(tokens?|usd|total|ratio|sum)$")
 
 
@@ -141,6 +189,19 @@ def metric_table(scope: str, name: str) -> MetricTable | None:
     return _FLAT.get(_flat(name))
 
 
+@lru_cache(maxsize=4096)
+def table_by_shape(name: str, unit: str, *, is_sum: bool) -> MetricTable | None:
+    """How a metric that `metric_table` does not know is read, where its name and unit may be those
+    of usage (rule 4); None where they may not.
+    """
+    if len(name) > _MAX_NAME_CHARS or unit.lower() not in _TOKEN_UNITS:
+        return None
+    words = {word.lower() for word in _WORD.findall(name)}
+    if not words & {"token", "tokens"} or words & _NO_USAGE:
+        return None
+    return _BY_SHAPE if is_sum else _BY_SHAPE._replace(rank=SHAPE_HISTOGRAM_RANK)
+
+
 # ---- what a point counts
 
 _WORDS: dict[str, str] = {
@@ -161,6 +222,7 @@ _WORDS: dict[str, str] = {
     "outputaudio": "audio_output",
 }
 _MAX_TYPE_CHARS = 64
+_MAX_NAME_CHARS = 255
 
 
 @lru_cache(maxsize=1024)
@@ -203,3 +265,17 @@ def _interests() -> AttributeTable:
 
 
 POINT_INTERESTS: Final = _interests()
+_KIND_NAME = re.compile(r"(?:^|[._])(?:token|usage)[._]?(?:type|kind|direction)$|^(?:direction|kind)$", re.IGNORECASE)
+_MODEL_NAME = re.compile(r"(?:^|[._])model(?:[._]?(?:name|id))?$", re.IGNORECASE)
+
+
+def _interest_by_shape(name: str) -> Interest:
+    if _KIND_NAME.search(name):
+        return "kind", _BY_ANY_NAME, TEXT
+    return ("request_model", _BY_ANY_NAME, TEXT) if _MODEL_NAME.search(name) else NO_INTEREST
+
+
+_BY_ANY_NAME: Final = 99
+"""Rank of names that no row lists."""
+SHAPE_INTERESTS: Final = AttributeTable(POINT_INTERESTS, _interest_by_shape)
+"""`POINT_INTERESTS`, and any name that ends as those of a model or a kind of tokens do."""

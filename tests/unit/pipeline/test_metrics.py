@@ -342,6 +342,43 @@ async def test_a_worse_metric_that_comes_in_another_payload_is_suppressed(rig: M
     assert rig.spool.reasons()["suppressed.repeated_metric"] == 1
 
 
+# ---- metrics that no table knows
+
+
+def by_shape(tokens: int, **times: float) -> Export:
+    labels = {"model": "gpt-4o", "user.id": "ana"}
+    return Export(scope="acme", **times).point(  # type: ignore[arg-type]  # times are start and at
+        tokens, "input", name="acme.tokens", kind="sum", labels=labels, type_name="acme.token.type"
+    )
+
+
+async def test_a_metric_that_has_the_shape_of_usage_is_billed_and_says_so(rig: MetricsRig) -> None:
+    await rig.metrics(by_shape(120))
+    await rig.settle()
+    (record,) = await rig.records()
+    assert (record["usage"]["input_tokens"], record["source"]["convention"]) == (120, "shape")
+    assert record["flags"] == ["unknown_convention"]
+    assert (record["request_model"], record["provider"], record["attribution"]["user"]) == ("gpt-4o", "openai", "ana")
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+async def test_a_metric_that_a_table_knows_goes_before_one_that_has_the_shape(
+    rig: MetricsRig, *, known_first: bool
+) -> None:
+    for is_known in (known_first, not known_first):
+        await rig.metrics(export(100, 20) if is_known else by_shape(999))
+    await rig.settle()
+    assert await rig.used() == (100, 20)
+    assert rig.spool.reasons()["suppressed.repeated_metric"] == 1
+
+
+async def test_calls_go_before_a_metric_that_has_the_shape(rig: MetricsRig) -> None:
+    await rig.traces(call_span("a", (100, 20)))
+    await rig.metrics(by_shape(999))
+    await rig.settle()
+    assert await rig.used() == (100, 20)
+
+
 # ---- money
 
 
