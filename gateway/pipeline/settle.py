@@ -24,7 +24,7 @@ from gateway.observability.telemetry.tracer import Tracer
 from gateway.pipeline.late_chunks import LateChunks
 from gateway.pipeline.metrics import MetricsPipeline, Price
 from gateway.pipeline.metrics import Settings as MetricsSettings
-from gateway.pipeline.settlement_pass import SettlementPass, loaded, position
+from gateway.pipeline.settlement_pass import SettlementPass, loaded, parts_of, position
 from spool.clock import ms_of
 from spool.errors import SpoolError
 from spool.histogram import LAG_S, Histogram
@@ -44,6 +44,9 @@ RETRY_S = 1.0
 UNFINISHED_SETTLES = 30
 """A call of which only the beginning was reported waits for its end this many times as long as
 others settle: 5 minutes by default."""
+FORWARDED_SETTLES = 4
+"""An aggregate of another gateway waits at most this many times as long as aggregates do here: 8
+minutes by default, as gateways wait up to 5 minutes before they try their hub again."""
 HELD_LOOK_S = 0.2
 """How often it is looked whether what is held may go."""
 BEHIND_S = 30.0
@@ -336,7 +339,9 @@ class Settler:
             was_behind = behind_s is not None
 
     async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
-        """Reports of calls in the chunks *due* that wait on for their end -> their records."""
+        """Reports in the chunks *due* that wait on -> their records: of a call for its end, and of
+        an aggregate of another gateway for calls that cover it.
+        """
         waiting: dict[tuple[int, ...], list[bytes]] = {}
         # As the records were stamped; what a jump of that clock makes old or young waits no
         # longer.
@@ -347,6 +352,27 @@ class Settler:
             oldest = loaded(records[0]) if len(records) == len(reports) else None
             if oldest is not None and 0 <= wall_ms - ms_of(oldest["received_at"]) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
+        return waiting | await self._held_back(ledger, due, wall_ms)
+
+    async def _held_back(self, ledger: Ledger, due: Sequence[int], wall_ms: int) -> dict[tuple[int, ...], list[bytes]]:
+        """Aggregates of other gateways in the chunks *due* that wait on -> their records. They wait
+        as long as aggregates of this gateway, and as long again as they were on their way: the
+        calls that cover them may be on their way too.
+        """
+        waiting: dict[tuple[int, ...], list[bytes]] = {}
+        settle_ms = self.aggregates.settings.settle_ms
+        young = [
+            x for seq in due for x in ledger.aggregates(seq) if wall_ms - x.received_ms < FORWARDED_SETTLES * settle_ms
+        ]
+        for part in parts_of(young):
+            found = await self._spool.read(AI_TELEMETRY, [position(each.ref) for each in part])
+            for each, data in zip(part, found, strict=True):
+                record = None if data is None else loaded(data)
+                if data is not None and record is not None:
+                    on_the_way_ms = max(0, each.received_ms - ms_of(record["received_at"]))
+                    hold_ms = min(settle_ms + on_the_way_ms, FORWARDED_SETTLES * settle_ms)
+                    if 0 <= wall_ms - each.received_ms < hold_ms:
+                        waiting[each.ref,] = [data]
         return waiting
 
     async def _write(

@@ -122,7 +122,7 @@ class SettlementPass:
     async def _drop_covered(self) -> None:
         """Drop the aggregates of other gateways that calls cover."""
         aggregates = [each for seq in self._due for each in self._ledger.aggregates(seq)]
-        for part in _parts(aggregates):
+        for part in parts_of([each for each in aggregates if each.ref not in self._waiting]):
             for each, record in zip(part, await self._records([each.ref for each in part]), strict=True):
                 if record is not None and self._is_covered(record, each):
                     at = position(each.ref)
@@ -141,14 +141,14 @@ class SettlementPass:
         self._ledger.proved(self._readable_seq)
         slots = {ref: slot for verdict in self._verdicts for slot, refs in verdict.merged.items() for ref in refs}
         assumed = [each for seq in self._due for each in self._ledger.assumed(seq)]
-        for part in _parts([each for each in assumed if each.ref in slots]):
+        for part in parts_of([each for each in assumed if each.ref in slots]):
             for each, own in zip(part, await self._records([each.ref for each in part]), strict=True):
                 merged = _record(self.changes, position(slots[each.ref]))
                 if own is not None and merged is not None and BASIS_ASSUMED not in merged["flags"]:
                     self._prove_by_merge(own, merged, each.scope)
             await self._yield_in_time()
         learnt = dict.fromkeys(slots.get(each.ref, each.ref) for each in assumed if self._bases.knows(each.scope))
-        for refs in _parts(list(learnt)):
+        for refs in parts_of(list(learnt)):
             for ref, record in zip(refs, await self._standing(refs), strict=True):
                 if record is not None and BASIS_ASSUMED in record["flags"]:
                     self._read_as_learnt(ref, record)
@@ -165,7 +165,7 @@ class SettlementPass:
             change = self.changes.get(position(ref))
             if self._ledger.settles(ref) and not (change is not None and change.record is None):
                 alike.setdefault((each.source, each.scope, each.model), []).append(ref)
-        for part in _parts(list(alike.values())):
+        for part in parts_of(list(alike.values())):
             for refs, record in zip(part, await self._standing([refs[0] for refs in part]), strict=True):
                 if record is not None and BASIS_ASSUMED in record["flags"]:
                     tokens = sum(assumed[ref].input_tokens for ref in refs)
@@ -365,7 +365,8 @@ class SettlementPass:
         self.changes[at] = Change(*at, outcome, orjson.dumps(record))
 
 
-def _parts(refs: Sequence[RefT]) -> Iterator[Sequence[RefT]]:
+def parts_of(refs: Sequence[RefT]) -> Iterator[Sequence[RefT]]:
+    """*refs*, as many together as are read at once."""
     return (refs[at : at + READ_AT_ONCE] for at in range(0, len(refs), READ_AT_ONCE))
 
 

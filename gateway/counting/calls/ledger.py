@@ -121,6 +121,8 @@ class ForwardedAggregate(NamedTuple):
     gateway: int
     source: int
     """Fingerprint of the key under which it came."""
+    received_ms: int
+    """When it came, by the wall clock."""
 
 
 class Assumed(NamedTuple):
@@ -743,7 +745,7 @@ class Ledger:
         """The open aggregates of chunk *seq* that other gateways forwarded."""
         chunk = self._chunks[seq]
         found = [(idx, unpack_fact(chunk.facts, idx)) for idx in chunk.aggregates if chunk.outcomes[idx] == OPEN]
-        return [ForwardedAggregate(call_ref(seq, idx), fact.place, fact.source) for idx, fact in found]
+        return [ForwardedAggregate(call_ref(seq, idx), x.place, x.source, x.end_ms) for idx, x in found]
 
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""
@@ -835,6 +837,9 @@ class Ledger:
             self._versions.add(first, new)
         chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
         chunk.outcomes.append(OPEN)
+        if fact.scope == FORWARDED_AGGREGATE:
+            chunk.aggregates.append(idx)
+            return
         chunk.marked.add(idx)
         self._begun.setdefault(chunk.seq, set()).add(idx)
         if new != first or prev_response or prev_request:

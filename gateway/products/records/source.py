@@ -77,16 +77,17 @@ def _call(record: Record, context: Context, gateway: int = 0) -> Call:
     span_id = bytes.fromhex((trace and trace.get("span_id")) or "") if trace_id else b""
     parent = bytes.fromhex((trace and trace.get("parent_span_id")) or "") if span_id else b""
     start_ms = epoch_ms(record["started_at"]) or context.received_at_ms
+    is_aggregate = gateway != 0 and record["kind"] == "aggregate"
     return Call(
         record,
         trace_id if any(trace_id) else b"",
         span_id if any(trace_id) and any(span_id) else b"",
         parent if any(trace_id) and any(span_id) and any(parent) else b"",
         start_ms,
-        start_ms + (record["duration_ms"] or 0),
+        context.received_at_ms if is_aggregate else start_ms + (record["duration_ms"] or 0),
         made.source,
-        FORWARDED_AGGREGATE if gateway and record["kind"] == "aggregate" else _SCOPE,
-        place=gateway if record["kind"] == "aggregate" else 0,
+        FORWARDED_AGGREGATE if is_aggregate else _SCOPE,
+        place=gateway if is_aggregate else 0,
         gateway=gateway,
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.common.contract.intake import Sender
 from gateway.pipeline.metrics import Settings
+from gateway.pipeline.settle import FORWARDED_SETTLES
 from spool.clock import rfc3339_ms
 from tests.support.metrics_rig import METRICS_SETTLE_MS, SETTLE_MS, MetricsRig
 
@@ -69,7 +70,7 @@ class Edges:
 
     async def kinds(self) -> list[str]:
         """Of what the hub forwards, once all has settled."""
-        await self.rig.settle(after_ms=SETTLE_MS)
+        await self.rig.settle(after_ms=FORWARDED_SETTLES * METRICS_SETTLE_MS)
         return sorted(record["kind"] for record in await self.rig.records())
 
 
@@ -128,6 +129,64 @@ async def test_an_aggregate_that_was_held_up_is_compared_by_when_its_gateway_rec
     edges.rig.clock.now_ms += 3_600_000
     await edges.forward("b", edges.record("aggregate", ago_ms=3_600_000))
     assert await edges.kinds() == ["call"]
+
+
+async def wait(edges: Edges, ms: int) -> list[str]:
+    """What the hub forwards after each settle time of the next *ms*."""
+    found: list[str] = []
+    for _ in range(ms // SETTLE_MS):
+        await edges.rig.settle(after_ms=SETTLE_MS)
+        found += [record["kind"] for record in await edges.rig.records()]
+    return found
+
+
+async def test_an_aggregate_waits_for_calls_as_long_as_one_of_the_hubs_own_and_other_records_do_not(
+    edges: Edges,
+) -> None:
+    await edges.forward("b", edges.record("aggregate"), edges.record("call", service_name="search"))
+    assert await wait(edges, METRICS_SETTLE_MS - SETTLE_MS) == ["call"]
+    await edges.forward("a", edges.record("call"))
+    assert await wait(edges, METRICS_SETTLE_MS) == ["call"]
+    assert edges.rig.spool.reasons()["suppressed.calls_reported"] == 1
+
+
+async def test_an_aggregate_without_calls_goes_on_when_its_time_is_up(edges: Edges) -> None:
+    await edges.forward("b", edges.record("aggregate"))
+    assert await wait(edges, METRICS_SETTLE_MS - SETTLE_MS) == []
+    assert await wait(edges, 2 * SETTLE_MS) == ["aggregate"]
+
+
+async def test_after_an_outage_an_aggregate_waits_for_what_is_still_on_its_way(edges: Edges) -> None:
+    """Each gateway tries its hub again in its own time."""
+    await edges.forward("b", edges.record("aggregate", ago_ms=METRICS_SETTLE_MS + 5 * MINUTE_MS))
+    assert await wait(edges, METRICS_SETTLE_MS + 4 * MINUTE_MS) == []
+    await edges.forward("a", edges.record("call", ago_ms=METRICS_SETTLE_MS + 9 * MINUTE_MS))
+    assert await wait(edges, 2 * METRICS_SETTLE_MS) == ["call"]
+
+
+async def test_an_aggregate_of_long_ago_does_not_wait_for_ever(edges: Edges) -> None:
+    await edges.forward("b", edges.record("aggregate", ago_ms=1000 * MINUTE_MS))
+    assert await wait(edges, FORWARDED_SETTLES * METRICS_SETTLE_MS - SETTLE_MS) == []
+    assert await wait(edges, 2 * SETTLE_MS) == ["aggregate"]
+
+
+async def test_an_aggregate_that_waits_is_there_once_after_kills_at_every_settle_time(
+    edges: Edges, tmp_path: Path
+) -> None:
+    await edges.forward("b", edges.record("aggregate"))
+    rig, found = edges.rig, []
+    for number in range(METRICS_SETTLE_MS // SETTLE_MS + 2):
+        await rig.settle(after_ms=SETTLE_MS)
+        found += [record["kind"] for record in await rig.records()]
+        survivor = await rig.killed(tmp_path / f"killed-{number}")
+        if rig is not edges.rig:
+            await rig.close()
+        rig = survivor
+    await rig.settle(after_ms=SETTLE_MS)
+    found += [record["kind"] for record in await rig.records()]
+    assert found == ["aggregate"]
+    assert (rig.spool.edge()["received"], rig.spool.edge()["kept"]) == (1, 1)
+    await rig.close()
 
 
 async def test_it_is_dropped_too_after_the_hub_was_killed(edges: Edges, tmp_path: Path) -> None:
