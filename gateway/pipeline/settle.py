@@ -265,7 +265,7 @@ class Settler:
         if not due:
             return 0
         received, began_s = {seq: ledger.received_ms(seq) for seq in due}, perf_counter()
-        waiting = await self._waiting(ledger, due)
+        waiting = await self._waiting(ledger, due, now_ms)
         waiting_refs = {ref for reports in waiting for ref in reports}
         settlement = SettlementPass(
             ledger,
@@ -338,7 +338,7 @@ class Settler:
                 log.info("settling has caught up")
             was_behind = behind_s is not None
 
-    async def _waiting(self, ledger: Ledger, due: Sequence[int]) -> dict[tuple[int, ...], list[bytes]]:
+    async def _waiting(self, ledger: Ledger, due: Sequence[int], now_ms: int) -> dict[tuple[int, ...], list[bytes]]:
         """Reports in the chunks *due* that wait on -> their records: of a call for its end, and of
         an aggregate of another gateway for calls that cover it.
         """
@@ -352,26 +352,26 @@ class Settler:
             oldest = loaded(records[0]) if len(records) == len(reports) else None
             if oldest is not None and 0 <= wall_ms - ms_of(oldest["received_at"]) < UNFINISHED_SETTLES * self.settle_ms:
                 waiting[reports] = records
-        return waiting | await self._held_back(ledger, due, wall_ms)
+        return waiting | await self._held_back(ledger, due, now_ms)
 
-    async def _held_back(self, ledger: Ledger, due: Sequence[int], wall_ms: int) -> dict[tuple[int, ...], list[bytes]]:
+    async def _held_back(self, ledger: Ledger, due: Sequence[int], now_ms: int) -> dict[tuple[int, ...], list[bytes]]:
         """Aggregates of other gateways in the chunks *due* that wait on -> their records. They wait
         as long as aggregates of this gateway, and as long again as they were on their way: the
         calls that cover them may be on their way too.
         """
         waiting: dict[tuple[int, ...], list[bytes]] = {}
         settle_ms = self.aggregates.settings.settle_ms
-        young = [
-            x for seq in due for x in ledger.aggregates(seq) if wall_ms - x.received_ms < FORWARDED_SETTLES * settle_ms
-        ]
+        wall_ms = self._spool.wall_ms()
+        every = [each for seq in due for each in ledger.aggregates(seq)]
+        young = [each for each in every if now_ms - each.since_ms < FORWARDED_SETTLES * settle_ms]
         for part in parts_of(young):
             found = await self._spool.read(AI_TELEMETRY, [position(each.ref) for each in part])
             for each, data in zip(part, found, strict=True):
                 record = None if data is None else loaded(data)
                 if data is not None and record is not None:
-                    on_the_way_ms = max(0, each.received_ms - ms_of(record["received_at"]))
-                    hold_ms = min(settle_ms + on_the_way_ms, FORWARDED_SETTLES * settle_ms)
-                    if 0 <= wall_ms - each.received_ms < hold_ms:
+                    waited_ms = max(0, now_ms - each.since_ms)
+                    on_the_way_ms = max(0, wall_ms - waited_ms - ms_of(record["received_at"]))
+                    if waited_ms < min(settle_ms + on_the_way_ms, FORWARDED_SETTLES * settle_ms):
                         waiting[each.ref,] = [data]
         return waiting
 

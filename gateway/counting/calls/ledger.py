@@ -121,8 +121,8 @@ class ForwardedAggregate(NamedTuple):
     gateway: int
     source: int
     """Fingerprint of the key under which it came."""
-    received_ms: int
-    """When it came, by the wall clock."""
+    since_ms: int
+    """Since when it waits: since it came, or since the ledger was read from disk again."""
 
 
 class Assumed(NamedTuple):
@@ -238,7 +238,7 @@ class Ledger:
         chunk.outcomes += bytes(len(facts) // DIGEST_BYTES)
         for source, scope, refs in groups:
             if scope == FORWARDED_AGGREGATE:
-                chunk.aggregates += [split_ref(ref).idx for ref in refs]
+                chunk.aggregates |= {split_ref(ref).idx: chunk.received_ms for ref in refs}
             else:
                 self._watch_co_instrumented(source, scope, refs)
 
@@ -744,8 +744,12 @@ class Ledger:
     def aggregates(self, seq: int) -> list[ForwardedAggregate]:
         """The open aggregates of chunk *seq* that other gateways forwarded."""
         chunk = self._chunks[seq]
-        found = [(idx, unpack_fact(chunk.facts, idx)) for idx in chunk.aggregates if chunk.outcomes[idx] == OPEN]
-        return [ForwardedAggregate(call_ref(seq, idx), x.place, x.source, x.end_ms) for idx, x in found]
+        found = [(idx, since_ms) for idx, since_ms in chunk.aggregates.items() if chunk.outcomes[idx] == OPEN]
+        facts = [unpack_fact(chunk.facts, idx) for idx, _ in found]
+        return [
+            ForwardedAggregate(call_ref(seq, idx), fact.place, fact.source, since_ms)
+            for (idx, since_ms), fact in zip(found, facts, strict=True)
+        ]
 
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""
@@ -838,7 +842,7 @@ class Ledger:
         chunk.facts += with_chains(row, prev_child, prev_response, prev_request)
         chunk.outcomes.append(OPEN)
         if fact.scope == FORWARDED_AGGREGATE:
-            chunk.aggregates.append(idx)
+            chunk.aggregates[idx] = old.aggregates[where.idx]
             return
         chunk.marked.add(idx)
         self._begun.setdefault(chunk.seq, set()).add(idx)

@@ -58,8 +58,8 @@ class Settling:
     proving: list[tuple[int, int]] = field(default_factory=list)
     """Calls that show it, which no table knows, with the first reference of their payload; until
     they are noted."""
-    aggregates: list[int] = field(default_factory=list)
-    """Aggregates that another gateway forwarded."""
+    aggregates: dict[int, int] = field(default_factory=dict)
+    """Aggregates that another gateway forwarded, and since when they wait."""
     looks: dict[int, int] = field(default_factory=dict)
     """Call -> how often it was gathered into a cluster of more than `SMALL_CLUSTER`."""
     parted: dict[int, int] = field(default_factory=dict)

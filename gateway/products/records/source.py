@@ -84,7 +84,7 @@ def _call(record: Record, context: Context, gateway: int = 0) -> Call:
         span_id if any(trace_id) and any(span_id) else b"",
         parent if any(trace_id) and any(span_id) and any(parent) else b"",
         start_ms,
-        context.received_at_ms if is_aggregate else start_ms + (record["duration_ms"] or 0),
+        start_ms + (record["duration_ms"] or 0),
         made.source,
         FORWARDED_AGGREGATE if is_aggregate else _SCOPE,
         place=gateway if is_aggregate else 0,

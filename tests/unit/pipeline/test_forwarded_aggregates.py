@@ -13,6 +13,7 @@ from gateway.common.contract.intake import Sender
 from gateway.pipeline.metrics import Settings
 from gateway.pipeline.settle import FORWARDED_SETTLES
 from spool.clock import rfc3339_ms
+from spool.record import AI_TELEMETRY
 from tests.support.metrics_rig import METRICS_SETTLE_MS, SETTLE_MS, MetricsRig
 
 HUB_KEY = Sender(key="edges", peer="192.0.2.1")
@@ -170,21 +171,20 @@ async def test_an_aggregate_of_long_ago_does_not_wait_for_ever(edges: Edges) -> 
     assert await wait(edges, 2 * SETTLE_MS) == ["aggregate"]
 
 
-async def test_an_aggregate_that_waits_is_there_once_after_kills_at_every_settle_time(
-    edges: Edges, tmp_path: Path
-) -> None:
+async def test_an_aggregate_that_waits_is_there_once_whenever_the_hub_is_killed(edges: Edges, tmp_path: Path) -> None:
+    """It waits its whole time again: since when it waited is not on disk."""
     await edges.forward("b", edges.record("aggregate"))
-    rig, found = edges.rig, []
-    for number in range(METRICS_SETTLE_MS // SETTLE_MS + 2):
-        await rig.settle(after_ms=SETTLE_MS)
-        found += [record["kind"] for record in await rig.records()]
+    rig = edges.rig
+    for number in range(3):
+        for _ in range(number):
+            await rig.settle(after_ms=SETTLE_MS)
+            assert await rig.records() == []
         survivor = await rig.killed(tmp_path / f"killed-{number}")
         if rig is not edges.rig:
             await rig.close()
         rig = survivor
-    await rig.settle(after_ms=SETTLE_MS)
-    found += [record["kind"] for record in await rig.records()]
-    assert found == ["aggregate"]
+    await rig.settle(after_ms=FORWARDED_SETTLES * METRICS_SETTLE_MS)
+    assert [record["kind"] for record in await rig.records()] == ["aggregate"]
     assert (rig.spool.edge()["received"], rig.spool.edge()["kept"]) == (1, 1)
     await rig.close()
 
@@ -200,6 +200,17 @@ async def test_it_is_dropped_too_after_the_hub_was_killed(edges: Edges, tmp_path
     assert await survivor.kinds() == []
     assert survivor.rig.spool.reasons()["suppressed.calls_reported"] == 2
     await survivor.rig.close()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_repeat_is_a_duplicate_while_it_waits_and_afterwards(edges: Edges, *, waits: bool) -> None:
+    aggregate = edges.record("aggregate")
+    await edges.forward("b", aggregate)
+    assert await wait(edges, SETTLE_MS if waits else 2 * METRICS_SETTLE_MS) == ([] if waits else ["aggregate"])
+    await edges.forward("b", aggregate)
+    assert edges.rig.spool.edge()["duplicate"] == 1
+    assert await wait(edges, 2 * METRICS_SETTLE_MS) == (["aggregate"] if waits else [])
+    assert edges.rig.spool.depth(AI_TELEMETRY).kept == 1
 
 
 async def test_a_repeat_of_what_was_dropped_is_a_duplicate(edges: Edges) -> None:
