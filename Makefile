@@ -16,11 +16,14 @@ READER := $(BIN)/python -c 'from gateway.common.native import READER, WHY_NOT, d
 HAS_NATIVE := $(BIN)/python -c 'import gateway._native' 2>/dev/null
 NATIVE_CODE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 
-.PHONY: demo run test quick newest python-test explore check docs dist native-wheels native native-check go-check bench-guard lock clean
+.PHONY: demo demo-edges run test quick newest python-test explore check docs dist native-wheels native native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
 	$(BIN)/telemetry-gateway demo $(if $(KEEP),--keep)
+
+demo-edges: $(VENV)/.run
+	$(BIN)/telemetry-gateway demo --edges 3 $(if $(OUTAGE),--outage $(OUTAGE)) $(if $(KEEP),--keep)
 
 run: $(VENV)/.run
 	$(BIN)/telemetry-gateway run

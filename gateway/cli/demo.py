@@ -84,29 +84,47 @@ async def wait_until_delivered(gateway: Gateway) -> None:
 
 async def show(service_url: str, read_key: str) -> bool:
     """Print what the service has, and whether it is what was sent."""
-    async with aiohttp.ClientSession(service_url, headers={"Authorization": read_key}) as session:
-        summary = await _ask(session, "/v2/ai-telemetry/summary?group_by=provider,model")
+    async with _service(service_url, read_key) as session:
         devices = (await _ask(session, "/v2/ai-control-plane/devices?kind=workstation"))["devices"]
         events = (await _ask(session, "/events/v1/events"))["events"]
-    console = Console(width=max(120, Console().width))
+    summary = await calls_summary(service_url, read_key)
+    click.echo(f"device  {', '.join(str(device['device_id']) for device in devices)}")
+    click.echo(f"event   {', '.join(str(event['title']) for event in events)}")
+    is_all = len(devices) == 1 and len(events) == 1
+    return show_calls(summary, 1, [samples.GATEWAY_CALL], "1 event, 1 heartbeat" if is_all else "") and is_all
+
+
+async def calls_summary(service_url: str, read_key: str) -> Mapping[str, Any]:
+    """The calls at the service by provider and model, and their totals."""
+    async with _service(service_url, read_key) as session:
+        return await _ask(session, "/v2/ai-telemetry/summary?group_by=provider,model")
+
+
+def is_sent(summary: Mapping[str, Any], rounds: int, more: Sequence[samples.SampleCall] = ()) -> bool:
+    """Whether the service has *rounds* of the sample traffic, the calls *more*, and no other."""
+    wanted = sent_totals(rounds, more)
+    return {name: summary["totals"][name] for name in wanted} == wanted
+
+
+def show_calls(
+    summary: Mapping[str, Any], rounds: int, more: Sequence[samples.SampleCall] = (), beside: str = ""
+) -> bool:
+    """Print *summary* as a table, and whether it is what was sent, with what else was."""
+    console, wanted = Console(width=max(120, Console().width)), sent_totals(rounds, more)
     console.print(calls_table(summary["summary"], summary["totals"]))
-    console.print(f"device  {', '.join(str(device['device_id']) for device in devices)}")
-    console.print(f"event   {', '.join(str(event['title']) for event in events)}")
-    wanted = sent_totals()
-    got = {name: summary["totals"][name] for name in wanted}
-    ok = got == wanted and len(devices) == 1 and len(events) == 1
+    ok = is_sent(summary, rounds, more)
     if ok:
-        console.print(
-            f"[green]sent = delivered[/green]: {wanted['calls']} calls, 1 event, 1 heartbeat", highlight=False
-        )
+        text = ", ".join(filter(None, (f"{wanted['calls']:,} calls", beside)))
+        console.print(f"[green]sent = delivered[/green]: {text}", highlight=False)
     else:
+        got = {name: summary["totals"][name] for name in wanted}
         console.print(f"[red]sent ≠ delivered[/red]: sent {wanted}, delivered {got}", highlight=False)
     return ok
 
 
-def sent_totals() -> dict[str, int]:
-    """The truth about the sample traffic."""
-    calls = [*samples.SAMPLE_CALLS * len(samples.TEAMS), samples.GATEWAY_CALL]
+def sent_totals(rounds: int, more: Sequence[samples.SampleCall] = ()) -> dict[str, int]:
+    """The truth about *rounds* of the sample traffic and the calls *more*."""
+    calls = [*samples.SAMPLE_CALLS * (len(samples.TEAMS) * rounds), *more]
     return {
         "calls": len(calls),
         "input_tokens": sum(call.input_tokens for call in calls),
@@ -136,6 +154,10 @@ def _money(row: Mapping[str, Any]) -> str:
     if row["cost"] is None:
         return "unknown"
     return f"{row['cost']} + {without} unknown" if without else str(row["cost"])
+
+
+def _service(url: str, read_key: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(url, headers={"Authorization": read_key})
 
 
 async def _ask(session: aiohttp.ClientSession, path: str) -> dict[str, Any]:

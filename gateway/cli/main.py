@@ -111,13 +111,24 @@ def healthcheck(config_file: Path | None, data_dir: Path | None, is_alive_enough
 
 @main.command()
 @click.option("--keep", is_flag=True, help="Stay up afterwards and print a login link to the status page.")
-def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
+@click.option("--edges", type=click.IntRange(2, 9), help="So many gateways in front of a hub, of which one is killed.")
+@click.option(
+    "--outage",
+    type=click.FloatRange(0, 600),
+    default=60.0,
+    show_default=True,
+    help="With --edges: how many seconds the hub is stopped.",
+)
+def demo(keep: bool, edges: int | None, outage: float) -> None:  # noqa: FBT001 a flag of the command line
     """Send sample calls through a gateway and show the result.
 
     The gateway is one of the demo's own, on free ports and in a temporary directory.
+
+    Exit code 1: what arrived is not what was sent.
     """
     try:
         from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
+        from gateway.cli.demo_edges import run_edges_demo  # noqa: PLC0415 as above
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("opentelemetry"):
             raise
@@ -126,7 +137,7 @@ def demo(keep: bool) -> None:  # noqa: FBT001 a flag of the command line
             " pip install 'ai-telemetry-gateway[demo]'"
         ) from missing
 
-    sys.exit(run_demo(keep=keep))
+    sys.exit(run_demo(keep=keep) if edges is None else run_edges_demo(edges, outage_s=outage, keep=keep))
 
 
 @main.command()

@@ -10,7 +10,10 @@ import time
 import urllib.request
 from dataclasses import dataclass
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -46,9 +49,9 @@ GATEWAY_CALL = SampleCall("openai", "gpt-4o", "gpt-4o-2024-08-06", 640, 210, cos
 """Stated by an AI gateway's callback, with the cost that it charged."""
 
 
-def send_with_sdk(intake_url: str) -> None:
-    """Each team's agent makes every sample call; agent spans repeat
-    the sums, as many frameworks do.
+def send_with_sdk(intake_url: str, number: int = 0, *, metrics: bool = False) -> None:
+    """Each team's agent makes every sample call; agent spans repeat the sums, as many frameworks
+    do, and *metrics* repeat each call. Rounds of another *number* are other calls.
     """
     for team in TEAMS:
         resource = Resource.create({
@@ -58,11 +61,26 @@ def send_with_sdk(intake_url: str) -> None:
         })  # fmt: skip
         provider = TracerProvider(resource=resource)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{intake_url}/v1/traces")))
-        _agent_turn(provider.get_tracer("demo.assistant", "1.0"), team)
+        _agent_turn(provider.get_tracer("demo.assistant", "1.0"), f"{team}-{number}")
         provider.shutdown()
+        if metrics:
+            _measure(resource, intake_url)
 
 
-def _agent_turn(tracer: Tracer, team: str) -> None:
+def _measure(resource: Resource, intake_url: str) -> None:
+    """The histogram of the conventions, which repeats the tokens of the calls."""
+    exporter = OTLPMetricExporter(endpoint=f"{intake_url}/v1/metrics")
+    provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource=resource)
+    tokens = provider.get_meter("demo.assistant").create_histogram("gen_ai.client.token.usage", unit="{token}")
+    for call in SAMPLE_CALLS:
+        called = {"gen_ai.provider.name": call.provider, "gen_ai.request.model": call.request_model}
+        tokens.record(call.input_tokens, {**called, "gen_ai.token.type": "input"})
+        tokens.record(call.output_tokens, {**called, "gen_ai.token.type": "output"})
+    provider.force_flush()
+    provider.shutdown()
+
+
+def _agent_turn(tracer: Tracer, turn: str) -> None:
     with tracer.start_as_current_span("invoke_agent assistant", kind=SpanKind.INTERNAL) as agent:
         agent.set_attributes({
             "gen_ai.operation.name": "invoke_agent",
@@ -77,7 +95,7 @@ def _agent_turn(tracer: Tracer, team: str) -> None:
                     "gen_ai.provider.name": call.provider,
                     "gen_ai.request.model": call.request_model,
                     "gen_ai.response.model": call.response_model,
-                    "gen_ai.response.id": f"demo-{team}-{i}",
+                    "gen_ai.response.id": f"demo-{turn}-{i}",
                     "gen_ai.response.finish_reasons": ["stop"],
                     "gen_ai.usage.input_tokens": call.input_tokens,
                     "gen_ai.usage.output_tokens": call.output_tokens,
