@@ -42,6 +42,7 @@ INSTALLATIONS: dict[str, dict[str, Any]] = {
     "existing claim": {"persistence": {"existingClaim": "kept"}, "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
     "daemonset": {"mode": "daemonset", "config": HUB, "existingSecret": "hub"},
     "folder of a node": {"mode": "daemonset", "config": HUB, "existingSecret": "hub", "hostPath": "/var/lib/telemetry-gateway"},
+    "edges": {"mode": "edges", "config": HUB, "existingSecret": "hub", "edges": {"replicas": 5}},
     "sidecar": {"mode": "sidecar", "config": HUB},
 }  # fmt: skip
 GIVEN = {"upstream", "senders", "metrics", "hub"}
@@ -104,11 +105,16 @@ def test_the_schema_has_every_value_and_every_group_of_options() -> None:
 
 WRONG = {
     "repilcas": ({"repilcas": 3}, "additional properties 'repilcas' not allowed"),
-    "mode": ({"mode": "deployment"}, "at '/mode': value must be one of 'statefulset', 'daemonset', 'sidecar'"),
+    "mode": ({"mode": "deployment"}, "at '/mode': value must be one of 'statefulset', 'edges', 'daemonset', 'sidecar'"),
     "key": ({"senderKey": {"kye": "x"}}, "at '/senderKey': additional properties 'kye' not allowed"),
     "option": ({"config": {"upstraem": {}}}, "at '/config': additional properties 'upstraem' not allowed"),
     "namespace": ({"networkPolicy": {"senderNamespaces": ["Apps"]}}, "at '/networkPolicy/senderNamespaces/0': 'Apps'"),
     "token": ({"config": {"metrics_token": "x"}}, "name the Secret that holds the token in serviceMonitor.tokenSecret"),
+    "claim": (
+        {"mode": "edges", "config": HUB, "persistence": {"existingClaim": "kept"}},
+        "each edge has a volume of its own",
+    ),
+    "hub of edges": ({"mode": "edges"}, "mode edges forwards to another gateway: set config.upstream.base_url"),
     "hub": ({"mode": "daemonset"}, "mode daemonset forwards to another gateway: set config.upstream.base_url"),
 }
 
@@ -204,6 +210,29 @@ def test_whatever_a_pod_mounts_is_there(name: str, tmp_path: Path) -> None:
         for secret in (volume["secret"] for volume in pod["volumes"] if "secret" in volume):
             entries = {item["key"] for item in secret["items"]}
             assert secret["secretName"] in GIVEN or entries <= set(made[secret["secretName"]])
+
+
+@needs_helm
+def test_edges_are_several_gateways_with_a_volume_and_one_configuration_each_and_clients_stay_at_one(
+    tmp_path: Path,
+) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS["edges"])
+    spec = of_kind(documents, "StatefulSet")["spec"]
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (5, "Parallel")
+    assert [claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]] == ["data"]
+    service = of_kind(documents, "Service")["spec"]
+    assert service["sessionAffinity"] == "ClientIP"
+    assert service["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"] == 10800
+    (pod,) = pods(documents)
+    (spread,) = pod["topologySpreadConstraints"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert {one["name"] for one in pod["initContainers"]} == {"sender-key"}, "each takes the same key of senders"
+    assert of_kind(documents, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    config = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])
+    assert config["unit_cost"] == {"operation": "sum"}, "the totals of one edge must not replace those of another"
+    assert (config["upstream"]["sum_retry"], config["upstream"]["knows_event_ids"]) == ("at_least_once", True)
+    assert config["upstream"]["base_url"] == HUB["upstream"]["base_url"]
 
 
 # ---- the keys

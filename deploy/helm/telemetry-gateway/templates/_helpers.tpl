@@ -12,6 +12,11 @@
 {{- end }}
 {{- end }}
 
+{{/* Whether the pods have volumes of their own that outlive them. */}}
+{{- define "telemetry-gateway.keepsVolumes" -}}
+{{- if has .Values.mode (list "statefulset" "edges") }}true{{ end }}
+{{- end }}
+
 {{- define "telemetry-gateway.selector" -}}
 app.kubernetes.io/name: {{ include "telemetry-gateway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -71,7 +76,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 {{- if ne .Values.mode "statefulset" }}
+{{- if eq .Values.mode "edges" }}
+{{- $_ := set $made "unit_cost" (dict "operation" "sum") }}
+{{- $_ := set $made "upstream" (dict "sum_retry" "at_least_once" "knows_event_ids" true) }}
+{{- $_ := set $made "pricing" (dict "price_list" "off") }}
+{{- else }}
 {{- $_ := set $made "profile" "device" }}
+{{- end }}
 {{- if not (dig "upstream" "base_url" "" .Values.config) }}
 {{- fail (printf "mode %s forwards to another gateway: set config.upstream.base_url" .Values.mode) }}
 {{- end }}
@@ -118,7 +129,7 @@ timeoutSeconds: 5
 
 {{/* Readies the folder of a node, which the kubelet makes as root; has the gateway take the key of senders as it is in its Secret now. */}}
 {{- define "telemetry-gateway.initContainers" -}}
-{{- if and .Values.hostPath (ne .Values.mode "statefulset") }}
+{{- if and .Values.hostPath (not (include "telemetry-gateway.keepsVolumes" .)) }}
 - name: data-folder
   image: {{ include "telemetry-gateway.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -216,7 +227,7 @@ timeoutSeconds: 5
 - name: metrics-token
   secret: {secretName: {{ . | quote }}, items: [{key: {{ $.Values.serviceMonitor.tokenSecret.key | quote }}, path: token}]}
 {{- end }}
-{{- if ne .Values.mode "statefulset" }}
+{{- if not (include "telemetry-gateway.keepsVolumes" .) }}
 - name: data
   {{- if .Values.hostPath }}
   hostPath: {path: {{ .Values.hostPath | quote }}, type: DirectoryOrCreate}
@@ -271,6 +282,14 @@ spec:
   {{- end }}
   {{- with .Values.affinity }}
   affinity: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if eq .Values.mode "edges" }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{- include "telemetry-gateway.selector" . | nindent 10 }}
   {{- end }}
 {{- end }}
 
