@@ -23,9 +23,9 @@ from gateway.cli.finding import Finding, Level
 from gateway.cli.options import read_config
 from gateway.cli.printing import coloured
 from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
-from gateway.cli.requests import SENDERS, STATUS, ask
+from gateway.cli.requests import DEVICES, SENDERS, STATUS, ask
 from gateway.cli.start_checks import Found, StartChecks, try_upstream
-from gateway.cli.status_findings import of_senders, of_status
+from gateway.cli.status_findings import of_edges, of_senders, of_status
 from gateway.common.contract.errors import CannotStart
 from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
@@ -33,7 +33,7 @@ from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
-from gateway.operate import senders, spool_files
+from gateway.operate import devices, senders, spool_files
 from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
 
@@ -41,6 +41,13 @@ SKEW_MAX_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
+EDGES_TO_LOOK_AT: Final = (
+    ("kind", "gateway"),
+    *(("first_contact", contact) for contact in devices.ORIGINS if contact != "gateway"),
+    ("sort_key", "last_contact_at"),
+    ("limit", "100"),
+)
+"""Gateways that forward to this one, the longest silent first; not its own device."""
 SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -241,4 +248,7 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
         yield finding
     with suppress(click.ClickException):  # of an older release, which does not know
         for finding in of_senders(await ask(config, SENDERS, senders.LIST, query=SENDERS_TO_LOOK_AT)):
+            yield finding
+    with suppress(click.ClickException):  # as above
+        for finding in of_edges(await ask(config, DEVICES, devices.LIST, query=EDGES_TO_LOOK_AT)):
             yield finding

@@ -5,10 +5,11 @@ import json
 import secrets
 import shutil
 import socket
+import sqlite3
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ from tests.e2e.test_check import (
 )
 from tests.support.certificates import Authority, Pair
 from tests.support.commands import Ended, run_telemetry_gateway
+from tests.support.gateway_pair import gateway_pair
 from tests.support.gateway_process import GatewayProcess
+from tests.support.polling import until_true
 from tests.support.upstream import Reply, Upstream, running_upstream
 
 KEY = secrets.token_hex(16)
@@ -310,6 +313,39 @@ def test_a_sound_gateway_has_no_faults(tmp_path: Path) -> None:
         assert f"gateway: process {gateway.process.pid} answers" in ended.out
         assert f"reader: {described(READER, WHY_NOT)}" in " ".join(ended.out.split())
         assert gateway.stop() == 0
+
+
+async def test_at_a_hub_it_names_the_edges_and_those_that_fell_silent(tmp_path: Path) -> None:
+    async with gateway_pair(tmp_path) as pair:
+        control = pair.hub.data_dir / "control.db"
+
+        def edges(change: str | None = None) -> int:
+            with closing(sqlite3.connect(control)) as connection, connection:
+                where = "WHERE kind = 'gateway' AND origin <> 'gateway'"
+                if change is not None:
+                    return connection.execute(f"UPDATE devices SET {change} {where}").rowcount
+                return int(connection.execute(f"SELECT count(*) FROM devices {where}").fetchone()[0])
+
+        def found() -> list[Any]:
+            ended = run_telemetry_gateway("doctor", "--config", str(tmp_path / "hub/config.yaml"), "--json")
+            return [x for x in json.loads(ended.out)["findings"] if x["what"] == "edges"]
+
+        await asyncio.to_thread(pair.hub.start)
+        assert await asyncio.to_thread(found) == []
+        edge = pair.edge(profile="server")
+        await asyncio.to_thread(edge.start)
+        await until_true(lambda: edges() == 1, what="the edge enrolled at the hub")
+        (sound,) = await asyncio.to_thread(found)
+        assert (sound["level"], sound["text"]) == ("ok", "1 gateway forwards to this one")
+        edge.kill()
+        pair.hub.kill()
+        assert edges("state = 'offline'") == 1
+        await asyncio.to_thread(pair.hub.start)
+        _, silent = await asyncio.to_thread(found)
+        assert silent["level"] == "warning"
+        assert "is silent since" in silent["text"]
+        assert silent["remedy"] == "start it, or look at its network: what it holds is forwarded when it is back"
+        pair.hub.kill()
 
 
 @pytest.mark.parametrize(
