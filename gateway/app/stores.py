@@ -9,10 +9,12 @@ from gateway.common.contract.errors import CannotStart
 from gateway.common.storage.database import Database
 from gateway.config.model import refuse_open_intake
 from gateway.fleet.devices.store import DeviceStore
-from gateway.fleet.senders.store import SenderStore
+from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
-from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
+from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from gateway.usage.sums.following import UsageFollower
@@ -30,8 +32,8 @@ class Stores:
     """The operator's own prices, where there are any."""
     keys: KeyStore
     devices: DeviceStore
-    senders: SenderStore
-    bases: LearntBasesStore
+    senders: KeptSenders
+    bases: KeptLearntBases
     follower: UsageFollower
     """Opened before anything is sent: what is delivered then stays until it is counted."""
 
@@ -61,9 +63,9 @@ async def open_stores(build: Build) -> Stores:
         wall_ms=build.now_ms,
     )
     closing(devices.close)
-    senders = await SenderStore.open(control, build.now_ms)
+    senders = await KeptSenders.open(await SqliteSenders.open(control), build.now_ms)
     closing(senders.close)
-    bases = await LearntBasesStore.open(control)
+    bases = await KeptLearntBases.open(await SqliteLearntBases.open(control))
     closing(bases.close)
     follower = await UsageFollower.open(spool, control, now_ms=build.now_ms)
     return Stores(spool, control, prices, price_file, keys, devices, senders, bases, follower)

@@ -14,6 +14,7 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
+from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
@@ -67,7 +68,7 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")
     build.run(budgets.run(), "budgets")
-    return Watching(status, usage, budgets, await Views.open(control, now_ms=now_ms), rounds, billing)
+    return Watching(status, usage, budgets, await SqliteViews.open(control, now_ms=now_ms), rounds, billing)
 
 
 def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billing: BillingLane | None) -> StatusReport:

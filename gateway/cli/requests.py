@@ -23,7 +23,7 @@ from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, operators_of
 from gateway.fleet.devices.offline import offline_devices
-from gateway.fleet.senders.store import offline_senders
+from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_user
 from gateway.operate import billing, budgets, devices, keys, senders, views
@@ -38,6 +38,8 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sqlite.senders import SqliteSenders
+from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.billing.tables import make_billing_tables
@@ -84,9 +86,12 @@ async def _devices(config: Config) -> AsyncIterator[Devices]:
 
 @asynccontextmanager
 async def _senders(config: Config) -> AsyncIterator[SenderSource]:
-    data_dir = config.data_dir
-    async with offline_senders(data_dir, data_dir / INBOUND.database, wall_ms) as store:
-        yield store
+    with DataLock(config.data_dir):
+        database = await Database.open(config.data_dir / INBOUND.database)
+        try:
+            yield (await KeptSenders.open(await SqliteSenders.open(database), wall_ms)).senders
+        finally:
+            await database.close()
 
 
 @asynccontextmanager
@@ -153,7 +158,7 @@ async def _billing_relay(config: Config) -> AsyncIterator[RelayRequests]:
 @asynccontextmanager
 async def _views(config: Config) -> AsyncIterator[Views]:
     async with _usage(config) as usage:
-        yield await Views.open(usage.database, now_ms=wall_ms)
+        yield await SqliteViews.open(usage.database, now_ms=wall_ms)
 
 
 @asynccontextmanager
@@ -180,7 +185,7 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
             async with _delivered(data_dir) as service:
                 named_in = (
                     (await Budgets.open(database, now_ms=wall_ms, webhooks={})).forget_users,
-                    (await Views.open(database, now_ms=wall_ms)).forget_users,
+                    (await SqliteViews.open(database, now_ms=wall_ms)).forget_users,
                 )
                 yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:

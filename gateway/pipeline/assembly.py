@@ -18,7 +18,7 @@ from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.devices.rows import New
 from gateway.fleet.devices.store import DeviceStore
 from gateway.pipeline.intake import GatewayIntake
-from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.pipeline.metrics import Settings as MetricsSettings
 from gateway.pipeline.parsing.event_reader import ReadApart
 from gateway.pipeline.parsing.frames import Setup
@@ -90,7 +90,7 @@ async def open_ingest(
     spool: Spool,
     prices: Prices,
     devices: DeviceStore,
-    bases: LearntBasesStore,
+    bases: KeptLearntBases,
     itself: New,
     *,
     now_ms: Callable[[], int],
@@ -151,7 +151,7 @@ def build_settler(
     spool: Spool,
     prices: Prices,
     held_from_ms: HeldFrom | None,
-    bases: LearntBasesStore,
+    bases: KeptLearntBases,
 ) -> Settler:
     """The settler of calls and metrics, by the configuration."""
     return Settler(

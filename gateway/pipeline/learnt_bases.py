@@ -1,39 +1,43 @@
-"""What instrumentations proved of their input, in control.db: read at the start, and written before
-the calls that were read by it go on.
+"""What instrumentations proved of their input, kept over restarts: read at the start, and written
+before the calls that were read by it go on.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import Protocol, Self
 
 import structlog
 
-from gateway.common.storage.database import Database, scripts_of
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.counting.bases import Instrumentation, LearntBases, LearntBy, Proofs
+from gateway.counting.bases import LearntBases, LearntBy, Proofs
 
 log = structlog.get_logger()
 
-PART: Final = "learnt_bases"
-_Row = tuple[str, str, str, str, int, int, int, int]
+
+class LearntBasesStore(Protocol):
+    """Where it is kept; `gateway.stores` has the homes. Raises DatabaseUnavailable."""
+
+    async def read(self) -> list[tuple[LearntBy, Proofs]]:
+        """All that is kept, what was proved longest ago first."""
+
+    async def write(self, changed: Sequence[tuple[LearntBy, Proofs]], gone: Sequence[LearntBy]) -> None:
+        """Keep what *changed* and forget what is *gone*, in one commit."""
 
 
-class LearntBasesStore:
-    """Open with `LearntBasesStore.open`."""
+class KeptLearntBases:
+    """Open with `KeptLearntBases.open`."""
 
-    def __init__(self, database: Database, bases: LearntBases) -> None:
-        self._database = database
+    def __init__(self, store: LearntBasesStore, bases: LearntBases) -> None:
+        self._store = store
         self.bases = bases
         self._is_failing = False
 
     @classmethod
-    async def open(cls, database: Database) -> Self:
+    async def open(cls, store: LearntBasesStore) -> Self:
         """Raises DatabaseUnavailable."""
-        await database.migrate(PART, scripts_of("gateway.pipeline.migrations"))
         bases = LearntBases()
-        bases.restore(await database.read(_read_all))
-        return cls(database, bases)
+        bases.restore(await store.read())
+        return cls(store, bases)
 
     async def write(self) -> None:
         """Write down what changed since. What cannot be written is tried again the next time:
@@ -42,9 +46,8 @@ class LearntBasesStore:
         changed, gone = self.bases.changed(), list(self.bases.gone)
         if not changed and not gone:
             return
-        rows = [_row_of(by, proofs) for by, proofs in changed]
         try:
-            await self._database.write(lambda connection: _write_all(connection, rows, gone))
+            await self._store.write(changed, gone)
         except DatabaseUnavailable as error:
             if not self._is_failing:
                 log.warning("what senders proved of their input cannot be written down yet", error=type(error).__name__)
@@ -59,28 +62,3 @@ class LearntBasesStore:
         """Write the rest."""
         with suppress(DatabaseUnavailable):
             await self.write()
-
-
-def _read_all(connection: sqlite3.Connection) -> list[tuple[LearntBy, Proofs]]:
-    found = connection.execute(
-        "SELECT library, version, provider, key, scope, inclusive, exclusive, last_ms FROM learnt_bases ORDER BY last_ms"
-    )
-    return [
-        (
-            LearntBy(Instrumentation(library, version, provider), key),
-            Proofs(scope, inclusive, exclusive, last_ms, is_changed=False, written_ms=last_ms),
-        )
-        for library, version, provider, key, scope, inclusive, exclusive, last_ms in found
-    ]
-
-
-def _row_of(by: LearntBy, proofs: Proofs) -> _Row:
-    return (*by.instrumentation, by.key, proofs.scope, proofs.inclusive, proofs.exclusive, proofs.last_ms)
-
-
-def _write_all(connection: sqlite3.Connection, rows: Sequence[_Row], gone: Sequence[LearntBy]) -> None:
-    connection.executemany(
-        "DELETE FROM learnt_bases WHERE library = ? AND version = ? AND provider = ? AND key = ?",
-        [(*by.instrumentation, by.key) for by in gone],
-    )
-    connection.executemany("INSERT OR REPLACE INTO learnt_bases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)

@@ -1,154 +1,66 @@
-"""The views of one gateway, in control.db."""
+"""The views of one gateway, as their users see them; `gateway.stores` has the homes."""
 
-import secrets
-import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, Final, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Protocol
 
-from gateway.common.contract.errors import BadPayload, NameInUse, NotFound, TooManyKept
+from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
-from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.database import Database, scripts_of
-from gateway.usage.sums.saved_filter import filter_of, filter_text, kept_filter, without_users
-from gateway.usage.views.body import NewView, ViewChange, fields_of
-from gateway.usage.views.view import BEYOND_HOURS, View, view_item
+from gateway.usage.sums.saved_filter import kept_filter
+from gateway.usage.views.body import NewView, ViewChange
+from gateway.usage.views.view import BEYOND_HOURS, View
 
 MAX_VIEWS: Final = 1_000
-_COLUMNS: Final = (
-    "view_id", "view_no", "name", "filter", "group_by", "interval", "sort_key", "sort_order", "range",
-    "created_at_ms", "created_by", "updated_at_ms", "updated_by",
-)  # fmt: skip
-_ALL: Final = ", ".join(_COLUMNS)
-_PUT: Final = (
-    f"INSERT INTO views ({_ALL}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 - own SQL
-    f" ON CONFLICT (view_id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[2:])}"
-)
+TOO_MANY: Final = f"views: {MAX_VIEWS} are kept already; delete some first"
+NO_SUCH_VIEW: Final = "no view has this id"
+NAME_TAKEN: Final = "name: another view has it"
 VIEW_LIST: Final = ListShape(
     root="views",
     sort_keys=("created_at", "name", "updated_at"),
     default_sort=Sort("name", "asc"),
     filters=(Filterable("name", (), is_open=True),),
 )
-_TABLE: Final = ListTable(
-    shape=VIEW_LIST,
-    source="views",
-    row_id="view_no",
-    expressions={"created_at": "created_at_ms", "name": "name", "updated_at": "updated_at_ms"},
-    select=_ALL,
-    item_of=lambda row: view_item(_view(row)),
-)
 
 
-class Views:
-    """Open with `Views.open`. Every method may raise DatabaseUnavailable; an unknown id raises
-    NotFound.
-    """
+class Views(Protocol):
+    """Every method may raise DatabaseUnavailable; an unknown id raises NotFound."""
 
-    def __init__(
-        self,
-        database: Database,
-        now_ms: Callable[[], int],
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
-    ) -> None:
-        self.now_ms = now_ms
-        self._database = database
-        self._random_bytes = random_bytes
-
-    @classmethod
-    async def open(cls, database: Database, *, now_ms: Callable[[], int]) -> Self:
-        """The views in *database*; missing tables are created."""
-        await database.migrate("views", scripts_of("gateway.usage.views.migrations"))
-        return cls(database, now_ms)
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock of its times."""
 
     async def page(self, request: ListRequest) -> Page:
-        """The page of *request*; its items are what `view_item` makes."""
-        return await self._database.read(partial(fetch_page, table=_TABLE, request=request))
+        """The page of *request*, which is of `VIEW_LIST`; its items are what `view_item` makes."""
 
     async def read(self, view_id: str) -> View:
-        return await self._database.read(partial(_find, view_id=view_id))
+        """The view with that id."""
 
     async def create(self, body: NewView, *, by: str) -> View:
-        """Raises NameInUse, TooManyKept."""
-        change = partial(_create, fields=fields_of(body), view_id=self._random_bytes(16).hex(), by=by)
-        return await self._database.write(partial(change, now_ms=self.now_ms()))
+        """Raises BadPayload, NameInUse, TooManyKept."""
 
     async def change(self, view_id: str, body: ViewChange, *, by: str) -> View:
         """Raises BadPayload, NameInUse."""
-        change = partial(_change, view_id=view_id, fields=fields_of(body), by=by)
-        return await self._database.write(partial(change, now_ms=self.now_ms()))
 
     async def delete(self, view_id: str) -> None:
-        await self._database.write(partial(_delete, view_id=view_id))
+        """Raises NotFound."""
 
     async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
         """Take *users* out of the filters; a view of theirs alone is deleted. How many views named
         one of them.
         """
-        change = partial(_forget_users, users=users, dry_run=dry_run)
-        return await (self._database.read(change) if dry_run else self._database.write(change))
 
 
-def _view(row: Sequence[Any]) -> View:
-    fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    decoded: dict[str, Any] = {"filter": filter_of(fields["filter"]), "group_by": tuple(fields["group_by"].split(","))}
-    return View(**{**fields, **decoded})
+def typed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body as a `View` has them."""
+    found = dict(fields)
+    if "filter" in found:
+        found["filter"] = kept_filter(found["filter"])
+    if "group_by" in found:
+        found["group_by"] = tuple(dict.fromkeys(found["group_by"]))
+    return found
 
 
-def _find(connection: sqlite3.Connection, view_id: str) -> View:
-    row = connection.execute(f"SELECT {_ALL} FROM views WHERE view_id = ?", (view_id,)).fetchone()  # noqa: S608 - own SQL
-    if row is None:
-        raise NotFound("no view has this id")
-    return _view(row)
-
-
-def _create(connection: sqlite3.Connection, fields: Mapping[str, Any], *, view_id: str, by: str, now_ms: int) -> View:
-    held, last = connection.execute("SELECT count(*), coalesce(max(view_no), 0) FROM views").fetchone()
-    if held >= MAX_VIEWS:
-        raise TooManyKept(f"views: {MAX_VIEWS} are kept already; delete some first")
-    who: dict[str, Any] = {"created_at_ms": now_ms, "created_by": by, "updated_at_ms": now_ms, "updated_by": by}
-    return _put(connection, View(view_id=view_id, view_no=last + 1, **_typed(fields), **who))
-
-
-def _change(connection: sqlite3.Connection, view_id: str, fields: Mapping[str, Any], *, by: str, now_ms: int) -> View:
-    changed = replace(_find(connection, view_id), **_typed(fields), updated_at_ms=now_ms, updated_by=by)
-    return _put(connection, changed)
-
-
-def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    typed = dict(fields)
-    if "filter" in typed:
-        typed["filter"] = kept_filter(typed["filter"])
-    if "group_by" in typed:
-        typed["group_by"] = tuple(dict.fromkeys(typed["group_by"]))
-    return typed
-
-
-def _put(connection: sqlite3.Connection, view: View) -> View:
-    """Store *view*, in place of the one with its id if there is one. Raises NameInUse; BadPayload
-    for hours of a range whose hours are not kept.
-    """
+def checked(view: View) -> View:
+    """Raises BadPayload for hours of a range whose hours are not kept."""
     if view.interval == "hour" and view.range in BEYOND_HOURS:
         raise BadPayload(f"interval: hours of {view.range} are not kept: day is needed, or a shorter range")
-    if connection.execute("SELECT 1 FROM views WHERE name = ? AND view_id <> ?", (view.name, view.view_id)).fetchone():
-        raise NameInUse("name: another view has it")
-    encoded = {"filter": filter_text(view.filter), "group_by": ",".join(view.group_by)}
-    connection.execute(_PUT, [encoded.get(name, getattr(view, name)) for name in _COLUMNS])
     return view
-
-
-def _delete(connection: sqlite3.Connection, view_id: str) -> None:
-    if not connection.execute("DELETE FROM views WHERE view_id = ?", (view_id,)).rowcount:
-        raise NotFound("no view has this id")
-
-
-def _forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
-    rows = connection.execute(f"SELECT {_ALL} FROM views")  # noqa: S608 - own SQL
-    named = without_users(map(_view, rows), users)
-    for view, left in () if dry_run else named:
-        if left is None:
-            _delete(connection, view.view_id)
-        else:
-            _put(connection, replace(view, filter=left))
-    return len(named)

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.access.control_store import open_control
-from gateway.common.storage.database import Database
 from gateway.counting.bases import MAX_LEARNT, MAX_OF_KEY, Instrumentation, LearntBases, LearntBy
-from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.rules.call import Call
 from tests.support.spool_rig import Rig
+from tests.support.stores import HOMES, Home, home_of
 from tests.unit.rules.spans import normalised
 
 ACME = Instrumentation("acme.llm", "1.2", "anthropic")
@@ -149,12 +148,12 @@ async def test_calls_that_settle_are_learnt_of_again_after_a_restart(rig: Rig) -
     assert await inputs(rig) == {1: (5_020, ()), 2: LEARNT}
 
 
-async def test_what_was_learnt_is_kept_over_a_restart(control: Database) -> None:
-    store = await LearntBasesStore.open(control)
-    store.bases.note(LearntBy(ACME, "apps"), 7, excludes=True, now_ms=1_000)
-    store.bases.note(LearntBy(ACME, "others"), 7, excludes=False, now_ms=2_000)
-    await store.write()
-    again = (await LearntBasesStore.open(control)).bases
+async def test_what_was_learnt_is_kept_over_a_restart(home: Home) -> None:
+    kept = await KeptLearntBases.open(await home.learnt_bases())
+    kept.bases.note(LearntBy(ACME, "apps"), 7, excludes=True, now_ms=1_000)
+    kept.bases.note(LearntBy(ACME, "others"), 7, excludes=False, now_ms=2_000)
+    await kept.write()
+    again = (await KeptLearntBases.open(await home.learnt_bases())).bases
     assert list(again.all()) == [
         (by, each)
         for by, each in again.all()
@@ -163,20 +162,19 @@ async def test_what_was_learnt_is_kept_over_a_restart(control: Database) -> None
     assert (again.excludes(LearntBy(ACME, "apps")), again.knows(7), len(again)) == (True, True, 2)
 
 
-@pytest.fixture
-async def control(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await open_control(tmp_path)
-    yield opened
-    await opened.close()
+@pytest.fixture(params=HOMES)
+async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
+    async with home_of(request.param, tmp_path) as home:
+        yield home
 
 
-async def test_what_is_forgotten_is_forgotten_on_disk_too(control: Database) -> None:
-    store = await LearntBasesStore.open(control)
+async def test_what_is_forgotten_is_forgotten_on_disk_too(home: Home) -> None:
+    kept = await KeptLearntBases.open(await home.learnt_bases())
     for number in range(MAX_OF_KEY + 1):
-        store.bases.note(LearntBy(ACME._replace(version=str(number)), "apps"), 7, excludes=True, now_ms=number)
-        await store.write()
-    again = (await LearntBasesStore.open(control)).bases
-    assert len(again) == len(store.bases) == MAX_OF_KEY
+        kept.bases.note(LearntBy(ACME._replace(version=str(number)), "apps"), 7, excludes=True, now_ms=number)
+        await kept.write()
+    again = (await KeptLearntBases.open(await home.learnt_bases())).bases
+    assert len(again) == len(kept.bases) == MAX_OF_KEY
     assert again.excludes(LearntBy(ACME._replace(version="0"), "apps")) is None
 
 

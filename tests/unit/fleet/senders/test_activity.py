@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.common.storage.database import Database
 from gateway.fleet.senders.activity import MAX_SERVICES, MOST, OTHER, SenderId, Senders, format_of
 from gateway.fleet.senders.listing import sender_page
 from gateway.fleet.senders.repeats import sent_in
-from gateway.fleet.senders.store import SenderStore
+from gateway.fleet.senders.store import KeptSenders
 from gateway.fleet.senders.warning import warnings_of
 from gateway.products.catalogue import SOURCES
 from gateway.serve.http.forwarded import forwarded_routes
@@ -18,6 +17,7 @@ from gateway.serve.http.telemetry import telemetry_routes
 from gateway.serve.otlp import otlp_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 from tests.support.grpc_calls import TRACES
+from tests.support.stores import HOMES, Home, home_of
 
 HOUR_MS = 3_600_000
 
@@ -40,11 +40,10 @@ def senders(clock: Clock) -> Senders:
     return Senders(clock)
 
 
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "control.db")
-    yield database
-    await database.close()
+@pytest.fixture(params=HOMES)
+async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
+    async with home_of(request.param, tmp_path) as home:
+        yield home
 
 
 def send(senders: Senders, service: str | None = "bot", *, key: str | None = "team-a", calls: int = 1) -> None:
@@ -128,40 +127,40 @@ def test_calls_without_usage_are_a_warning_from_five_percent_on(senders: Senders
     assert (warned.code, warned.text) == ("missing_usage", "14 % of its calls report no tokens")
 
 
-async def test_senders_are_kept_over_a_restart(database: Database, clock: Clock) -> None:
-    store = await SenderStore.open(database, clock)
-    send(store.senders)
+async def test_senders_are_kept_over_a_restart(home: Home, clock: Clock) -> None:
+    kept = await KeptSenders.open(await home.senders(), clock)
+    send(kept.senders)
     clock.now_ms += 5000
-    send(store.senders)
-    store.senders.refused("team-a", "otlp.traces", "OTel/1.0", "too_large")
-    send(store.senders, None, key=None)
-    await store.write()
-    again = await SenderStore.open(database, clock)
-    assert sender_page(again.senders.known, clock(), ()) == sender_page(store.senders.known, clock(), ())
-    assert list(again.senders.known) == list(store.senders.known), "in the order of their last requests"
+    send(kept.senders)
+    kept.senders.refused("team-a", "otlp.traces", "OTel/1.0", "too_large")
+    send(kept.senders, None, key=None)
+    await kept.write()
+    again = await KeptSenders.open(await home.senders(), clock)
+    assert sender_page(again.senders.known, clock(), ()) == sender_page(kept.senders.known, clock(), ())
+    assert list(again.senders.known) == list(kept.senders.known), "in the order of their last requests"
     send(again.senders, "new")
     assert again.senders.known[SenderId("team-a", "otlp.traces", "new", "OTel/1.0")].sender_no == 3
 
 
-async def test_only_what_changed_is_written_and_what_is_gone_is_deleted(database: Database, clock: Clock) -> None:
-    store = await SenderStore.open(database, clock)
+async def test_only_what_changed_is_written_and_what_is_gone_is_deleted(home: Home, clock: Clock) -> None:
+    kept = await KeptSenders.open(await home.senders(), clock)
     for number in range(MOST):
-        send(store.senders, key=f"key-{number}")
-    await store.write()
-    assert list(store.senders.changed()) == []
-    send(store.senders, key="one more")
-    assert len(list(store.senders.changed())) == 1
-    await store.write()
-    again = await SenderStore.open(database, clock)
-    assert again.senders.known.keys() == store.senders.known.keys()
+        send(kept.senders, key=f"key-{number}")
+    await kept.write()
+    assert list(kept.senders.changed()) == []
+    send(kept.senders, key="one more")
+    assert len(list(kept.senders.changed())) == 1
+    await kept.write()
+    again = await KeptSenders.open(await home.senders(), clock)
+    assert again.senders.known.keys() == kept.senders.known.keys()
 
 
-async def test_a_write_that_fails_loses_nothing(database: Database, clock: Clock) -> None:
-    store = await SenderStore.open(database, clock)
-    send(store.senders)
-    await database.close()
-    await store.close()
-    assert len(list(store.senders.changed())) == 1
+async def test_a_write_that_fails_loses_nothing(home: Home, clock: Clock) -> None:
+    kept = await KeptSenders.open(await home.senders(), clock)
+    send(kept.senders)
+    await home.close()
+    await kept.close()
+    assert len(list(kept.senders.changed())) == 1
 
 
 def test_each_route_has_its_format() -> None:

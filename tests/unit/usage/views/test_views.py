@@ -1,4 +1,4 @@
-"""Views on a real control.db: ranges, the question that each asks, and keys' reads of cost."""
+"""Views, in each home: ranges, the question that each asks, and keys' reads of cost."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from gateway.usage.views.view import BEYOND_HOURS, RANGES, Range, question_of, t
 from tests.support.operations import perform
 from tests.support.shown import shown as html_of
 from tests.support.shown import text_of
+from tests.support.stores import HOMES, home_of
 from tests.unit.usage.sums.test_tally import NOW_MS, counted, record
 
 
@@ -43,11 +44,12 @@ class Rig:
         return await perform(every, self.queries, "GET", asked.path, query=parse_qsl(asked.query))
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    database = await Database.open(tmp_path / "control.db")
+@pytest.fixture(params=HOMES)
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    database = await Database.open(tmp_path / "usage.db")
     await rollups.make_rollup_tables(database)
-    yield Rig(database, await Views.open(database, now_ms=lambda: NOW_MS))
+    async with home_of(request.param, tmp_path) as home:
+        yield Rig(database, await home.views(lambda: NOW_MS))
     await database.close()
 
 

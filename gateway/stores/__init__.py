@@ -1,0 +1,1 @@
+"""Where a gateway keeps what it knows beside records: a home for each kind of store."""

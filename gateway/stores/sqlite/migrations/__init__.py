@@ -1,0 +1,1 @@
+"""The tables of control.db, a folder a kind of store."""
