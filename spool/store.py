@@ -1,4 +1,5 @@
-"""The spool as its users see it: a protocol for each user, and `Spool`, which is all of them.
+"""The spool as its users see it: a protocol for each user, `Spool`, which is all of them, and
+`FileSpool`, which is also what only a file on this machine has.
 
 Two homes implement it: SQLite (`spool.sqlite`), and a replicated one later. All methods are
 called on the event loop's thread, except where one states otherwise; awaitables complete when
@@ -525,6 +526,49 @@ class StatusStore(Protocol):
     def is_crowded(self) -> bool:
         """Whether what need not be kept should make room, before senders are refused."""
 
+
+class Spool(IntakeStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol):
+    """The whole spool."""
+
+    def events(self, rules: Rules) -> EventStore:
+        """Its intake of events and unit cost; *rules*: what a new stream begins with."""
+
+    def unit_cost(
+        self,
+        *,
+        can_read: Callable[[], bool] = lambda: False,
+        can_create: Callable[[], bool] = lambda: False,
+        can_delete: Callable[[], bool] = lambda: True,
+    ) -> UnitCostLane:
+        """Its lane of unit cost; *can_read*: whether the upstream may be asked
+        what it holds of a new stream; the others: whether streams are made and deleted there.
+        """
+
+    def operator(self) -> DeadLetterStore:
+        """Its dead letters and resends."""
+
+    async def run_maintenance(self) -> None:
+        """Expire records, delete old delivered ones, give pages back,
+        expire and count dead letters.
+        """
+
+    async def close(self) -> None:
+        """Commit what waits and close the file; frozen batches stay
+        frozen, later calls are refused.
+        """
+
+
+class FileSpool(Spool, Protocol):
+    """A spool that is a file of this machine, and what only such a one has."""
+
+    def keep_lock(self) -> bool:
+        """Make the data directory's lock again where it was removed or replaced; whether it had
+        to be.
+
+        Raises SpoolLocked when another process has the directory by now, or it is no longer where
+        it was: then stop. Raises SpoolError when the lock cannot be made again for now.
+        """
+
     @property
     def room(self) -> Room:
         """As measured after the last commit."""
@@ -562,43 +606,4 @@ class StatusStore(Protocol):
 
         The spool commits nothing meanwhile; the caller keeps the *others* from it. Raises
         SpoolError.
-        """
-
-
-class Spool(IntakeStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol):
-    """The whole spool."""
-
-    def events(self, rules: Rules) -> EventStore:
-        """Its intake of events and unit cost; *rules*: what a new stream begins with."""
-
-    def unit_cost(
-        self,
-        *,
-        can_read: Callable[[], bool] = lambda: False,
-        can_create: Callable[[], bool] = lambda: False,
-        can_delete: Callable[[], bool] = lambda: True,
-    ) -> UnitCostLane:
-        """Its lane of unit cost; *can_read*: whether the upstream may be asked
-        what it holds of a new stream; the others: whether streams are made and deleted there.
-        """
-
-    def operator(self) -> DeadLetterStore:
-        """Its dead letters and resends."""
-
-    def keep_lock(self) -> bool:
-        """Make the data directory's lock again where it was removed or replaced; whether it had
-        to be.
-
-        Raises SpoolLocked when another process has the directory by now, or it is no longer where
-        it was: then stop. Raises SpoolError when the lock cannot be made again for now.
-        """
-
-    async def run_maintenance(self) -> None:
-        """Expire records, delete old delivered ones, give pages back,
-        expire and count dead letters.
-        """
-
-    async def close(self) -> None:
-        """Commit what waits and close the file; frozen batches stay
-        frozen, later calls are refused.
         """

@@ -20,12 +20,12 @@ from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from gateway.usage.sums.following import UsageFollower
 from spool.data_dir import make_data_dir
 from spool.sqlite.spool import SqliteSpool
-from spool.store import Spool
+from spool.store import FileSpool
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    spool: Spool
+    spool: FileSpool
     control: Database
     prices: Prices
     price_file: PriceFileWatch | None

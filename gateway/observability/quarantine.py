@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from gateway.common.contract.json_types import Count
 from spool.status import gone_text
-from spool.store import StatusStore
+from spool.store import FileSpool
 
 
 class LatestSalvage(TypedDict):
@@ -40,7 +40,7 @@ class QuarantineStatus(TypedDict):
     latest: LatestSalvage | None
 
 
-def quarantine_status(spool: StatusStore) -> QuarantineStatus:
+def quarantine_status(spool: FileSpool) -> QuarantineStatus:
     """The part `quarantine` of /v2/status."""
     entries = spool.quarantined
     counts = [entry.records for entry in entries]

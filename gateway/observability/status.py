@@ -27,14 +27,14 @@ from gateway.usage.billing.relay import BillingRelayStatus
 from gateway.usage.billing.relay_store import LANE as RELAY
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
-from spool.store import Spool, StatusStore
+from spool.store import FileSpool
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
     """Call it for the status as of now."""
 
-    spool: Spool
+    spool: FileSpool
     devices: DeviceStore
     spool_lanes: Callable[[int], Mapping[str, LaneStatus]]
     """The lanes of the spool, at a time of its clock."""
@@ -133,7 +133,7 @@ def settling_behind(behind_s: float | None) -> str | None:
     return f"calls settle late: the oldest has waited {behind_s:.0f} s beyond counting.settle"
 
 
-def spool_status(spool: StatusStore) -> SpoolStatus:
+def spool_status(spool: FileSpool) -> SpoolStatus:
     return {
         "used_bytes": spool.used_bytes,
         "max_bytes": spool.settings.max_bytes,

@@ -34,7 +34,7 @@ from gateway.usage.insights.rounds import Rounds
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
-from spool.store import Spool
+from spool.store import FileSpool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Behind:
     rounds: Rounds
     budgets: Budgets
     views: Views
-    spool: Spool
+    spool: FileSpool
     lanes: Lanes
     keys: KeyStore
     devices: DeviceStore

@@ -20,7 +20,7 @@ from gateway.common.storage.database import Database
 from gateway.operate.archive.staging import stage
 from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
-from spool.store import Snapshots, Spool
+from spool.store import FileSpool, Snapshots
 
 
 class Staged(NamedTuple):
@@ -61,7 +61,7 @@ class LiveBackup:
     """Of the running gateway."""
 
     def __init__(
-        self, data_dir: Path, spool: Spool, databases: Mapping[str, Database], now_ms: Callable[[], int]
+        self, data_dir: Path, spool: FileSpool, databases: Mapping[str, Database], now_ms: Callable[[], int]
     ) -> None:
         """*databases*: name of the copy -> database, of all but the spool."""
         self._data_dir = data_dir
