@@ -33,6 +33,7 @@ from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
+from gateway.fleet.devices.operated import ORIGINS
 from gateway.operate import devices, senders, spool_files
 from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
@@ -43,7 +44,7 @@ OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
 EDGES_TO_LOOK_AT: Final = (
     ("kind", "gateway"),
-    *(("first_contact", contact) for contact in devices.ORIGINS if contact != "gateway"),
+    *(("first_contact", contact) for contact in ORIGINS if contact != "gateway"),
     ("sort_key", "last_contact_at"),
     ("limit", "100"),
 )

@@ -1,49 +1,57 @@
 """The operations on devices and their enrolment at the upstream."""
 
-import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Annotated, Any, Final, Literal, NotRequired, Protocol, TypedDict, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired, Protocol, TypedDict
 
 import orjson
 from pydantic import ConfigDict, Field
 
 from gateway.access.requests import KeyBody, Person
 from gateway.common.body import Body
-from gateway.common.contract.device_identity import KINDS, Origin
-from gateway.common.contract.errors import BadPayload, NotFound
+from gateway.common.contract.device_identity import Origin
 from gateway.common.contract.json_types import Count, Schema, Time
-from gateway.common.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort, envelope, read_request
-from gateway.common.lists.table import ListTable, fetch_page
-from gateway.fleet.devices import rows
+from gateway.common.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.fleet.devices.clocks import Now
+from gateway.fleet.devices.operated import DEVICE_LIST, Waiting
 from gateway.fleet.devices.rows import Device
-from gateway.fleet.devices.states import ENROLS, STATES, State
+from gateway.fleet.devices.states import State
 from gateway.operate.operation import Listed, Note, Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
 
-T = TypeVar("T")
-
-ORIGINS: Final[tuple[Origin, ...]] = ("telemetry", "heartbeat", "ping", "enrolment", "gateway")
-DEVICE_LIST: Final = ListShape(
-    root="devices",
-    sort_keys=("device_id", "state", "kind", "first_seen_at", "last_contact_at", "enrolled_at"),
-    default_sort=Sort("device_id", "asc"),
-    filters=(Filterable("state", STATES), Filterable("kind", KINDS), Filterable("first_contact", ORIGINS)),
-)
-BY_OPERATOR: Final = "an operator blocked it"
-
 
 class Devices(Protocol):
-    """Where the devices are: `DeviceStore`, or `OfflineDevices` while no gateway runs."""
-
-    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T: ...
-
-    async def change(self, change: Callable[[sqlite3.Connection], T]) -> T: ...
+    """The devices as an operator asks for them: `DeviceStore`, or `OfflineDevices` while no gateway
+    runs. An unknown id raises NotFound.
+    """
 
     def now(self) -> Now: ...
 
-    async def ask_service(self, device: Device) -> dict[str, Any]: ...
+    async def page(self, request: ListRequest) -> Page:
+        """The page of *request*, which is of `DEVICE_LIST`; its items are `Device`s."""
+
+    async def find(self, device_id: str) -> Device: ...
+
+    async def with_enrolment(self, device_id: str) -> tuple[Device, Waiting | None]:
+        """The device, and its enrolment that waits."""
+
+    async def block(self, device_id: str) -> Device: ...
+
+    async def unblock(self, device_id: str) -> Device:
+        """Raises BadPayload where it is neither blocked nor quarantined."""
+
+    async def enroll_again(self, device_id: str) -> Device:
+        """Raises BadPayload where it is blocked."""
+
+    async def enroll_all_again(self) -> int:
+        """Enrol again every device but those blocked, quarantined or about to enrol for the first
+        time; how many.
+        """
+
+    async def forget(self, device_id: str) -> Device:
+        """Delete the device; at its next contact it is new."""
+
+    async def ask_service(self, device: Device) -> dict[str, Any]:
+        """Raises NoAnswer."""
 
 
 # ---- bodies
@@ -131,37 +139,49 @@ class Pinged(TypedDict):
 
 async def listed(devices: Devices, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
-    request = read_request(DEVICE_LIST, call.query)
-    return envelope(DEVICE_LIST, request, await devices.read(partial(_page, request, devices.now().ahead_ms)))
+    request, ahead_ms = read_request(DEVICE_LIST, call.query), devices.now().ahead_ms
+    page = await devices.page(request)
+    items = [item(device, ahead_ms) for device in page.items if isinstance(device, Device)]
+    return envelope(DEVICE_LIST, request, page._replace(items=items))
 
 
 async def show(devices: Devices, call: OperationCall[None]) -> ShownDevice:
-    return await devices.read(partial(_shown, call.path["id"], devices.now().ahead_ms))
+    (device, waiting), ahead_ms = await devices.with_enrolment(call.path["id"]), devices.now().ahead_ms
+    enrolment: DeviceEnrolment | None = None
+    if waiting is not None:
+        due_at = rfc3339_ms(waiting.due_ms + ahead_ms)
+        enrolment = {"enrollment_id": waiting.enrollment_id, "attempts": waiting.attempts, "due_at": due_at}
+    return {
+        **item(device, ahead_ms),
+        "instance_id": device.instance_id,
+        "heartbeat_due_at": _time(device.beat_due_ms, ahead_ms),
+        "enrolment": enrolment,
+    }
 
 
 async def enroll_all(devices: Devices, call: OperationCall[EnrollAll]) -> Enrolling:
-    return {"enrolling": await devices.change(partial(_enroll_all, devices.now().ms))}
+    return {"enrolling": await devices.enroll_all_again()}
 
 
 async def forget(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
-    return item(await devices.change(partial(_forget, call.path["id"])), devices.now().ahead_ms)
+    return item(await devices.forget(call.path["id"]), devices.now().ahead_ms)
 
 
 async def ping(devices: Devices, call: OperationCall[AnyFields]) -> dict[str, Any]:
     """Raises NoAnswer."""
-    return await devices.ask_service(await devices.read(partial(_found, call.path["id"])))
+    return await devices.ask_service(await devices.find(call.path["id"]))
 
 
-def changed_by(
-    change: Callable[[str, int, sqlite3.Connection], Device],
-) -> Callable[[Devices, OperationCall[Any]], Awaitable[DeviceJson]]:
-    """A handler that makes *change* of the device in the path and answers the device."""
+async def block(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
+    return item(await devices.block(call.path["id"]), devices.now().ahead_ms)
 
-    async def handle(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
-        now_ms, ahead_ms = devices.now()
-        return item(await devices.change(partial(change, call.path["id"], now_ms)), ahead_ms)
 
-    return handle
+async def unblock(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
+    return item(await devices.unblock(call.path["id"]), devices.now().ahead_ms)
+
+
+async def enroll(devices: Devices, call: OperationCall[Any]) -> DeviceJson:
+    return item(await devices.enroll_again(call.path["id"]), devices.now().ahead_ms)
 
 
 # ---- items and changes
@@ -195,97 +215,6 @@ def reported(device: Device) -> Reported:
 
 def _time(ms: int | None, ahead: int) -> str | None:
     return None if ms is None else rfc3339_ms(ms + ahead)
-
-
-DEVICES: Final = ListTable(
-    shape=DEVICE_LIST,
-    source="devices",
-    row_id="device_no",
-    expressions={
-        "device_id": "device_id",
-        "state": "state",
-        "kind": "kind",
-        "first_contact": "origin",
-        "first_seen_at": "first_seen_ms",
-        "last_contact_at": "last_contact_ms",
-        "enrolled_at": "ifnull(enrolled_ms, 0)",
-    },
-    select=rows.COLUMNS,
-    item_of=lambda row: Device(*row),  # type: ignore[arg-type]  # the columns of COLUMNS
-)
-
-
-def _page(request: ListRequest, ahead: int, connection: sqlite3.Connection) -> Page:
-    page = fetch_page(connection, DEVICES, request)
-    return page._replace(items=[item(device, ahead) for device in page.items if isinstance(device, Device)])
-
-
-def _found(device_id: str, connection: sqlite3.Connection) -> Device:
-    device = rows.find(connection, device_id)
-    if device is None:
-        raise NotFound("no device has this id")
-    return device
-
-
-def _shown(device_id: str, ahead: int, connection: sqlite3.Connection) -> ShownDevice:
-    """One device, with its pending enrolment."""
-    device = _found(device_id, connection)
-    waiting = connection.execute(
-        "SELECT enrollment_id, attempts, due_ms FROM enrolments WHERE device_no = ?", (device.device_no,)
-    ).fetchone()
-    enrolment: DeviceEnrolment | None = None
-    if waiting is not None:
-        enrolment = {"enrollment_id": waiting[0], "attempts": waiting[1], "due_at": rfc3339_ms(waiting[2] + ahead)}
-    return {
-        **item(device, ahead),
-        "instance_id": device.instance_id,
-        "heartbeat_due_at": _time(device.beat_due_ms, ahead),
-        "enrolment": enrolment,
-    }
-
-
-def _block(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
-    return rows.blocked(connection, _found(device_id, connection), BY_OPERATOR)
-
-
-def _unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
-    device = _found(device_id, connection)
-    if device.state not in {"blocked", "quarantined"}:
-        raise BadPayload(f"the device is {device.state}: only a blocked or quarantined one can be unblocked")
-    return _enrol_again(connection, device, now_ms)
-
-
-def _enroll(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
-    device = _found(device_id, connection)
-    if device.state == "blocked":
-        raise BadPayload("the device is blocked: unblock it first")
-    return _enrol_again(connection, device, now_ms)
-
-
-def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
-    """Enrol again every device but those blocked, quarantined or about to
-    enrol for the first time.
-    """
-    devices = rows.chosen(connection, "state NOT IN ('blocked', 'quarantined', 'pending', 'enrolling')", ())
-    for device in devices:
-        _enrol_again(connection, device, now_ms)
-    return len(devices)
-
-
-def _enrol_again(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
-    """Enrol under a new epoch, so that neither side takes the enrolment for a repeat."""
-    if device.state in ENROLS and device.state != "reenrolling":
-        return device
-    device = rows.move(connection, device, "let_in", epoch=device.epoch + 1, reason=None, cycles=b"[]", forbidden=0)
-    rows.add_enrolment(connection, device, now_ms)
-    return device
-
-
-def _forget(device_id: str, connection: sqlite3.Connection) -> Device:
-    """Delete the device; at its next contact it is new."""
-    device = _found(device_id, connection)
-    rows.delete(connection, device)
-    return device
 
 
 # ---- the table
@@ -327,16 +256,16 @@ FORGET: Final = Operation(
 BLOCK: Final = Operation(
     method="POST", path=_ONE + "/block", id="blockDevice", tag=_TAG,
     summary="Refuse all that it sends, and send nothing for it",
-    handler=changed_by(_block), body=DeviceChange, is_body_needed=False, note=_noted("block"), answer=_AS_IT_IS_NOW,
+    handler=block, body=DeviceChange, is_body_needed=False, note=_noted("block"), answer=_AS_IT_IS_NOW,
 )  # fmt: skip
 UNBLOCK: Final = Operation(
     method="POST", path=_ONE + "/unblock", id="unblockDevice", tag=_TAG,
     summary="End a block or a quarantine, and enrol the device again",
-    handler=changed_by(_unblock), body=DeviceChange, is_body_needed=False, note=_noted("unblock"), answer=_AS_IT_IS_NOW,
+    handler=unblock, body=DeviceChange, is_body_needed=False, note=_noted("unblock"), answer=_AS_IT_IS_NOW,
 )  # fmt: skip
 ENROLL: Final = Operation(
     method="POST", path=_ONE + "/enroll", id="enrollDeviceAnew", summary="Enrol it under a new epoch", tag=_TAG,
-    handler=changed_by(_enroll), body=AnyFields, is_body_needed=False, answer=_AS_IT_IS_NOW,
+    handler=enroll, body=AnyFields, is_body_needed=False, answer=_AS_IT_IS_NOW,
 )  # fmt: skip
 PING: Final = Operation(
     method="POST", path=_ONE + "/ping", id="pingDeviceUpstream", tag=_TAG,

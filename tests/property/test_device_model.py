@@ -18,8 +18,8 @@ from exporters.cost_service.devices import DeviceAnswer, DeviceState
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.common.storage.database import committed
 from gateway.fleet.devices import contacts as taking
+from gateway.fleet.devices import operated, rows
 from gateway.fleet.devices import outbox as sending
-from gateway.fleet.devices import rows
 from gateway.fleet.devices.contacts import Moment
 from gateway.fleet.devices.heartbeat_body import Heartbeat
 from gateway.fleet.devices.outbox import Enrolment, Spoke
@@ -27,7 +27,6 @@ from gateway.fleet.devices.rows import Device, New
 from gateway.fleet.devices.states import ENROLS, NoSuchTransition
 from gateway.fleet.devices.tables import scripts
 from gateway.fleet.devices.throttling import Budget
-from gateway.operate import devices as operating
 
 T = TypeVar("T")
 
@@ -169,11 +168,11 @@ class Life(RuleBasedStateMachine):
         self.beats.clear()
         self.do(sending.free_leases)
 
-    @rule(name=DEVICES, verb=st.sampled_from(["_block", "_unblock", "_enroll", "_forget"]))
+    @rule(name=DEVICES, verb=st.sampled_from(["block", "unblock", "enroll_again", "forget"]))
     def operate(self, name: str, verb: str) -> None:
-        arguments = (name,) if verb == "_forget" else (name, self.now_ms)
+        arguments = (name,) if verb in {"block", "forget"} else (name, self.now_ms)
         try:
-            self.do(lambda c: getattr(operating, verb)(*arguments, c))
+            self.do(lambda c: getattr(operated, verb)(*arguments, c))
         except (NotFound, BadPayload):
             return
         self.blocked.discard(name)

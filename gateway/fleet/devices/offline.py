@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gateway.common.contract.errors import NoAnswer
 from gateway.common.storage.database import Database
 from gateway.fleet.devices.clocks import Now, now_by
+from gateway.fleet.devices.operated import OperatedDevices
 from gateway.fleet.devices.rows import Device
 from gateway.fleet.devices.tables import migrate
 from spool.data_lock import DataLock
@@ -16,7 +17,7 @@ from spool.data_lock import DataLock
 T = TypeVar("T")
 
 
-class OfflineDevices:
+class OfflineDevices(OperatedDevices):
     def __init__(self, database: Database, now: Now) -> None:
         self._database = database
         self._now = now

@@ -24,6 +24,7 @@ from gateway.fleet.devices.attribution import Labels
 from gateway.fleet.devices.clocks import Now, now_by
 from gateway.fleet.devices.contacts import INSERTS_ALL, Inserts, Moment, Taken
 from gateway.fleet.devices.heartbeat_body import Heartbeat
+from gateway.fleet.devices.operated import OperatedDevices
 from gateway.fleet.devices.outbox import Enrolment, Spoke
 from gateway.fleet.devices.rows import Device, Figures, New
 from gateway.fleet.devices.tables import migrate
@@ -51,7 +52,7 @@ class _Known(NamedTuple):
     labels: Labels
 
 
-class DeviceStore:
+class DeviceStore(OperatedDevices):
     """Open with `DeviceStore.open`."""
 
     def __init__(
@@ -310,7 +311,7 @@ class DeviceStore:
             self._spoke = spoke | self._spoke
             raise
 
-    # ---- an operator's words (`gateway.operate.devices`)
+    # ---- an operator's words (`OperatedDevices`)
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         return await self._database.read(question)
