@@ -47,6 +47,8 @@ others settle: 5 minutes by default."""
 FORWARDED_SETTLES = 4
 """An aggregate of another gateway waits at most this many times as long as aggregates do here: 8
 minutes by default, as gateways wait up to 5 minutes before they try their hub again."""
+MAX_HELD_BACK = 5_000
+"""Aggregates of other gateways that wait at once: each is written again in every settle time."""
 HELD_LOOK_S = 0.2
 """How often it is looked whether what is held may go."""
 BEHIND_S = 30.0
@@ -363,6 +365,7 @@ class Settler:
         settle_ms = self.aggregates.settings.settle_ms
         wall_ms = self._spool.wall_ms()
         every = [each for seq in due for each in ledger.aggregates(seq)]
+        every = every[max(0, ledger.n_aggregates() - MAX_HELD_BACK) :]  # those that came first go first
         young = [each for each in every if now_ms - each.since_ms < FORWARDED_SETTLES * settle_ms]
         for part in parts_of(young):
             found = await self._spool.read(AI_TELEMETRY, [position(each.ref) for each in part])

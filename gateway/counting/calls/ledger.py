@@ -751,6 +751,10 @@ class Ledger:
             for (idx, since_ms), fact in zip(found, facts, strict=True)
         ]
 
+    def n_aggregates(self) -> int:
+        """How many aggregates of other gateways settle."""
+        return sum(len(chunk.aggregates) for chunk in self._chunks.values())
+
     def heirs(self, seq: int) -> Iterator[int]:
         """References of the calls of chunk *seq* that stand and may inherit attribution."""
         chunk = self._chunks[seq]

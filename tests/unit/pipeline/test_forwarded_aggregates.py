@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from gateway.common.contract.intake import Sender
+from gateway.pipeline import settle
 from gateway.pipeline.metrics import Settings
 from gateway.pipeline.settle import FORWARDED_SETTLES
 from spool.clock import rfc3339_ms
@@ -155,6 +156,18 @@ async def test_an_aggregate_without_calls_goes_on_when_its_time_is_up(edges: Edg
     await edges.forward("b", edges.record("aggregate"))
     assert await wait(edges, METRICS_SETTLE_MS - SETTLE_MS) == []
     assert await wait(edges, 2 * SETTLE_MS) == ["aggregate"]
+
+
+async def test_no_more_wait_than_are_written_again_in_time_and_the_oldest_go_first(
+    edges: Edges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settle, "MAX_HELD_BACK", 3)
+    for number in range(5):
+        aggregate = edges.record("aggregate", service_name=f"s{number}")
+        await edges.forward("b", aggregate)
+    await edges.rig.settle(after_ms=SETTLE_MS)
+    assert [record["attribution"]["service_name"] for record in await edges.rig.records()] == ["s0", "s1"]
+    assert await wait(edges, 2 * METRICS_SETTLE_MS) == ["aggregate"] * 3
 
 
 async def test_after_an_outage_an_aggregate_waits_for_what_is_still_on_its_way(edges: Edges) -> None:
