@@ -4,7 +4,7 @@ Pure; every tolerance stands here with its reason.
 """
 
 from gateway.counting.calls.digest import FAILED, HIT, CallDigest
-from gateway.rules.call import REPEAT, UNFINISHED
+from gateway.rules.call import LOG, REPEAT, UNFINISHED
 from gateway.rules.fingerprint import scope_fingerprint
 
 SAME_RESPONSE_SLACK_MS = 1_000
@@ -45,9 +45,15 @@ def same_usage(a: CallDigest, b: CallDigest) -> bool:
 
 
 def lacks_cache(a: CallDigest, b: CallDigest) -> bool:
-    """Whether the inputs differ by exactly the cache parts, equal ones where both state them."""
-    of_a, of_b = cached(a), cached(b)
-    return abs(a.input_tokens - b.input_tokens) == max(of_a, of_b) > 0 and (of_a == of_b or not of_a or not of_b)
+    """Whether the inputs differ by exactly the cache parts that either states, equal where both
+    state one.
+    """
+    together = 0
+    for mine, theirs in ((a.cache_read, b.cache_read), (a.cache_creation, b.cache_creation)):
+        if mine != theirs and mine > 0 and theirs > 0:
+            return False
+        together += max(mine, theirs, 0)
+    return abs(a.input_tokens - b.input_tokens) == together > 0
 
 
 def cached(fact: CallDigest) -> int:
@@ -140,7 +146,7 @@ def accounts_for(fact: CallDigest, call: CallDigest) -> bool:
 
 def is_co_instrumented(a: CallDigest, b: CallDigest) -> bool:
     """Rule 3c: one source, two scopes, one interval inside the other, same model, usage
-    that agrees or none on both.
+    that agrees or none on both, or on one that is silent of it (`is_silent_beside`).
 
     A report that only reports a beginning states no usage yet, which proves nothing.
     """
@@ -151,8 +157,23 @@ def is_co_instrumented(a: CallDigest, b: CallDigest) -> bool:
         and not (a.response and b.response)
         and not (a.marks ^ b.marks) & FAILED
         and not (a.marks | b.marks) & UNFINISHED
-        and states_usage(a) == states_usage(b)
+        and (states_usage(a) == states_usage(b) or is_silent_beside(a, b))
         and nested(a, b)
         and same_model(a, b)
         and same_usage(a, b)
+    )
+
+
+def is_silent_beside(a: CallDigest, b: CallDigest) -> bool:
+    """Whether only one of two spans that went well states usage, and both name a model: an
+    instrumentation that does not know an interface of the client passes no usage on, as of a stream
+    that is opened in another way.
+    """
+    return (
+        states_usage(a) != states_usage(b)
+        and not (a.marks | b.marks) & (FAILED | HIT | LOG | REPEAT)
+        and not a.group
+        and not b.group
+        and (a.request_model or a.response_model) != 0
+        and (b.request_model or b.response_model) != 0
     )

@@ -4,12 +4,13 @@ usage and then by start time. Pure.
 A source that one scope reports from has no co-instrumented spans, so all it costs is one
 reference a report. From its second scope on, each report stands in a bucket of its usage and
 its scope, ordered by start; candidates are the nearest in the other scopes' buckets, so a burst
-of equal calls (embeddings of equal chunks, health checks) is paired as well as a lone one.
+of equal calls (embeddings of equal chunks, health checks) is paired as well as a lone one. A report
+that states no usage is compared with the nearest of the others, whatever they used.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -20,6 +21,8 @@ from gateway.counting.calls.digest import CallDigest, call_ref
 
 MAX_NEAR = 64
 """Reports compared with one, over all buckets."""
+MAX_NEAR_SILENT = 8
+"""Reports of each scope that state usage, compared with one that states none."""
 MAX_BUCKETS = 16
 """Looked into for one report; an application is instrumented once or twice."""
 MAX_FORGOTTEN = 10_000
@@ -39,6 +42,10 @@ Bucket = tuple[int, int, bool]
 """Usage, scope, and whether a response id is stated."""
 _NONE: Mapping[tuple[int, bool], list[Entry]] = MappingProxyType({})
 _REF = attrgetter("ref")
+SILENT = ~-1
+"""The `usage_key` of a report that states no usage."""
+ANY = -1 << 62
+"""Where all reports that state usage stand, once one that states none is known."""
 
 
 class CoInstrumentedIndex:
@@ -60,8 +67,21 @@ class CoInstrumentedIndex:
     def add(self, fact: CallDigest, ref: int) -> None:
         """*ref* comes after those that were added before."""
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
+        is_silent = usage_key(fact) == SILENT
+        if is_silent and SILENT not in self._buckets:
+            self._add_all_to_any()
         for key in usage_keys(fact):
             self._add(key, fact, ref)
+        if SILENT in self._buckets and not is_silent:
+            self._add(ANY, fact, ref)
+
+    def _add_all_to_any(self) -> None:
+        """Place what is known of each scope under `ANY` too, in order."""
+        known: dict[tuple[int, bool], dict[int, Entry]] = {}
+        for buckets in self._buckets.values():
+            for own, entries in buckets.items():
+                known.setdefault(own, {}).update((entry.ref, entry) for entry in entries)
+        self._buckets[ANY] = {own: _numbered(entries.values()) for own, entries in known.items()}
 
     def _add(self, key: int, fact: CallDigest, ref: int) -> None:
         own = fact.scope, fact.response != 0
@@ -85,8 +105,10 @@ class CoInstrumentedIndex:
         if self._deviates and key > 0:
             around = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
             keys = [*around, *(other for other in keys if other not in around)]
+        if SILENT in self._buckets:
+            keys = (SILENT, ANY) if key == SILENT else (*keys, SILENT)
         fitting = (
-            bucket
+            (bucket, MAX_NEAR_SILENT if usage == ANY else MAX_NEAR)
             for usage in keys
             for (scope, has_response), bucket in self._buckets.get(usage, _NONE).items()
             if scope != fact.scope and not (has_response and fact.response)
@@ -94,10 +116,11 @@ class CoInstrumentedIndex:
         buckets = list(islice(fitting, MAX_BUCKETS))
         found: list[int] = []
         if buckets:
-            most = MAX_NEAR // (2 * len(buckets))
+            share = MAX_NEAR // (2 * len(buckets))
             start, end, slack = fact.start_ms, fact.end_ms, NESTED_SLACK_MS
             number = self._number(fact, key, ref)
-            for bucket in buckets:
+            for bucket, limit in buckets:
+                most = min(share, limit // 2)
                 at = bisect_left(bucket, (start, number))
                 found += [
                     entry.ref
@@ -149,6 +172,16 @@ class CoInstrumentedIndex:
             if not bucket:
                 del buckets[scope, has_response]
         return starts
+
+
+def _numbered(entries: Iterable[Entry]) -> list[Entry]:
+    """*entries* in order of their start, numbered anew."""
+    found: list[Entry] = []
+    for entry in sorted(entries):
+        before = found[-1] if found else None
+        number = before.number + 1 if before is not None and before.start_ms == entry.start_ms else 0
+        found.append(entry._replace(number=number))
+    return found
 
 
 def usage_key(fact: CallDigest) -> int:

@@ -45,7 +45,9 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
         _complete_fields(merged, cast("dict[str, Any]", report))
         if merged["status"] == "error" and merged.get("error_type") is None:
             merged["error_type"] = report.get("error_type")
-        holds_more = _lacks_cache_of(merged["usage"], report["usage"])
+        holds_more = _lacks_cache_of(merged["usage"], report["usage"]) or _knows_more_cache(
+            report["usage"], merged["usage"]
+        )
         complete_usage(merged["usage"], report["usage"])
         if not report["billed"]:
             merged["billed"] = False
@@ -83,12 +85,26 @@ def _states_more(theirs: Cost | None, mine: Cost | None, *, holds_more: bool) ->
 
 
 def _lacks_cache_of(mine: Usage, theirs: Usage) -> bool:
-    """Whether my input is theirs without exactly the cache parts that either states."""
+    """Whether my input is theirs without exactly the cache parts that either states, equal ones
+    where both state them.
+    """
     own, other = mine.get("input_tokens"), theirs.get("input_tokens")
     if own is None or other is None:
         return False
-    cached = {cached_of(mine), cached_of(theirs)} - {0}
-    return len(cached) == 1 and cached == {other - own}
+    together = 0
+    for here, there in (
+        (mine.get("cache_read_input_tokens") or 0, theirs.get("cache_read_input_tokens") or 0),
+        (mine.get("cache_creation_input_tokens") or 0, theirs.get("cache_creation_input_tokens") or 0),
+    ):
+        if here and there and here != there:
+            return False
+        together += max(here, there)
+    return other - own == together > 0
+
+
+def _knows_more_cache(mine: Usage, theirs: Usage) -> bool:
+    """Whether, of one input, more is known here to be cache reads and writes."""
+    return mine.get("input_tokens") == theirs.get("input_tokens") and cached_of(mine) > cached_of(theirs)
 
 
 def cached_of(usage: Usage) -> int:
@@ -128,10 +144,13 @@ def complete_usage(usage: Usage, other: Usage) -> None:
 
 
 def _fits(mine: dict[str, Any], theirs: dict[str, Any], part: str, whole: str, parts: Sequence[str]) -> bool:
-    """Whether *part*, which only *theirs* states, fits in the *whole* with the other *parts*."""
-    if mine.get(part) is not None or theirs.get(part) is None or mine.get(whole) is None:
+    """Whether *part*, which only *theirs* states, fits in the *whole* with the other *parts*. A 0
+    states nothing where another report states more: senders write it of what they do not know.
+    """
+    stated, more = mine.get(part), theirs.get(part)
+    if more is None or (stated is not None and (stated or not more)) or mine.get(whole) is None:
         return False
-    return bool(sum(mine.get(name) or 0 for name in parts) + theirs[part] <= mine[whole])
+    return bool(sum(mine.get(name) or 0 for name in parts) + more <= mine[whole])
 
 
 def complete_attribution(attribution: dict[str, Any], other: dict[str, Any]) -> None:

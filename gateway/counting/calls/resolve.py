@@ -159,7 +159,7 @@ def resolve(
     calls = _same_requests(calls)
     calls = _join_stream_ends(calls, stream_ends)
     calls = _join_insiders(calls, inside)
-    calls = _pair_co_instrumented(calls, paired)
+    calls = _pair_co_instrumented(calls, paired, parents)
     _suppress_beyond(calls, beyond, verdict)
     _suppress_ancestors(calls, _without_insiders(calls, parents, inside), cut, verdict)
     for call in calls:
@@ -355,29 +355,33 @@ def _only_hits_differ(group: Sequence[_Call]) -> bool:
     return sum(1 for call in group if not any(m.fact.marks & HIT for m in call.members)) <= 1
 
 
-def _pair_co_instrumented(calls: list[_Call], paired: AbstractSet[int]) -> list[_Call]:
-    """Join co-instrumented spans, nearest first; a call takes at most one report of each
-    scope, and one response id.
+def _pair_co_instrumented(
+    calls: list[_Call], paired: AbstractSet[int], parents: Mapping[int, Sequence[int]]
+) -> list[_Call]:
+    """Join co-instrumented spans, nearest first and those that state their usage before those of
+    which one states none; a call takes at most one report of each scope, and one response id. A
+    report without usage takes none below it: `_suppress_ancestors` does.
 
     In a part of a large cluster, calls that hold a *paired* report take no other, and those
     that found none among their neighbours look again among each other.
     """
     if not paired:
-        return _pair_nearest(calls, calls)
+        return _pair_nearest(calls, calls, parents)
     free = [call for call in calls if paired.isdisjoint(m.ref for m in call.members)]
-    calls = _pair_nearest(calls, free)
-    return _pair_nearest(calls, [call for call in free if len(call.members) == 1 and not call.is_joined])
+    calls = _pair_nearest(calls, free, parents)
+    return _pair_nearest(calls, [call for call in free if len(call.members) == 1 and not call.is_joined], parents)
 
 
-def _pair_nearest(calls: list[_Call], free: Sequence[_Call]) -> list[_Call]:
+def _pair_nearest(calls: list[_Call], free: Sequence[_Call], parents: Mapping[int, Sequence[int]]) -> list[_Call]:
     """*calls* after the co-instrumented spans among those *free* were joined."""
-    by_source: dict[int, dict[int, list[CallDigest]]] = {}
+    by_source: dict[int, dict[int, list[Member]]] = {}
     for i, call in enumerate(free):
         for member in call.members:
-            by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member.fact)
-    near = [pair for group in by_source.values() for pair in _near(group)]
+            by_source.setdefault(member.fact.source, {}).setdefault(i, []).append(member)
+    above = {ref for of_call in parents.values() for ref in of_call}
+    near = [pair for group in by_source.values() for pair in _near(group, above)]
     joined: dict[int, int] = {}
-    for _, i, j in sorted(near):
+    for *_, i, j in sorted(near):
         a, b = _root(joined, i), _root(joined, j)
         if a != b and _may_join(free[a], free[b]):
             free[a].join(free[b].members)
@@ -399,28 +403,34 @@ def _root(joined: dict[int, int], i: int) -> int:
     return i
 
 
-def _near(group: Mapping[int, Sequence[CallDigest]]) -> list[tuple[int, int, int]]:
-    """(distance in ms, call, call) of all co-instrumented spans in one source.
+def _near(group: Mapping[int, Sequence[Member]], above: AbstractSet[int]) -> list[tuple[bool, int, int, int]]:
+    """(whether one states no usage, distance in ms, call, call) of all co-instrumented spans in one
+    source.
 
-    *group*: index of a call -> its reports from that source.
+    *group*: index of a call -> its reports from that source. *above*: references of the reports
+    that stand above others.
     """
-    facts = sorted(((fact, i) for i, of_call in group.items() for fact in of_call), key=lambda x: x[0].start_ms)
-    if len({fact.scope for fact, _ in facts}) < 2:  # noqa: PLR2004 a co-instrumented span needs another scope
+    members = sorted(((m, i) for i, of_call in group.items() for m in of_call), key=lambda x: x[0].fact.start_ms)
+    if len({m.fact.scope for m, _ in members}) < 2:  # noqa: PLR2004 a co-instrumented span needs another scope
         return []
-    found: dict[tuple[int, int], int] = {}
-    for at, (a, i) in enumerate(facts):
-        compared = 0
-        for b, j in islice(facts, at + 1, at + 1 + MAX_SCANNED):
+    found: dict[tuple[int, int], tuple[bool, int]] = {}
+    for at, (first, i) in enumerate(members):
+        a, compared = first.fact, 0
+        for second, j in islice(members, at + 1, at + 1 + MAX_SCANNED):
+            b = second.fact
             if b.start_ms > a.end_ms + NESTED_SLACK_MS or compared >= MAX_ALIKE:
                 break  # nor does anything that starts later lie within it
             if i == j or a.scope == b.scope or not same_usage(a, b):
                 continue
             compared += 1
             if is_co_instrumented(a, b):
+                is_silent = states_usage(a) != states_usage(b)
+                if is_silent and (second if states_usage(a) else first).ref in above:
+                    continue
                 pair = (min(i, j), max(i, j))
-                distance = abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
+                distance = is_silent, abs(a.start_ms - b.start_ms) + abs(a.end_ms - b.end_ms)
                 found[pair] = min(distance, found.get(pair, distance))
-    return [(distance, i, j) for (i, j), distance in found.items()]
+    return [(*distance, i, j) for (i, j), distance in found.items()]
 
 
 def _without_insiders(

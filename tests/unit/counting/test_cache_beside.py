@@ -39,6 +39,24 @@ async def test_inputs_that_differ_by_the_cache_agree_and_the_fuller_one_stays(
     assert (record["flags"], record["cost"]["amount"]) == ([], "0.01")
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("full_first", [True, False])
+async def test_a_report_may_state_only_one_of_the_cache_parts_that_its_input_lacks(
+    rig: Rig, place: str, *, full_first: bool
+) -> None:
+    response = PLACES[place].get("response")
+    full = call("a", response=response, tokens=(180, 20), cache_read=50)
+    full.record["usage"]["cache_creation_input_tokens"] = 30
+    bare = call("b", scope="other", at=(5, 990), cache_read=50, **PLACES[place] | BARE)
+    for report in (full, bare) if full_first else (bare, full):
+        await rig.send(report)
+    await rig.settle()
+    (record,) = await rig.records()
+    usage = record["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (180, 50)
+    assert usage["cache_creation_input_tokens"] == 30
+
+
 @pytest.mark.parametrize("place", ["beside it", "of its response"])
 @pytest.mark.parametrize(("of_the_full", "of_the_bare"), [(None, None), (49, None), (None, 51), (50, 20)])
 async def test_inputs_that_differ_otherwise_are_two_calls(

@@ -1,6 +1,6 @@
 """Where co-instrumented spans are looked for."""
 
-from gateway.counting.calls.co_instrumented import MAX_FORGOTTEN, MAX_NEAR, CoInstrumentedIndex
+from gateway.counting.calls.co_instrumented import MAX_FORGOTTEN, MAX_NEAR, MAX_NEAR_SILENT, CoInstrumentedIndex
 from gateway.counting.calls.digest import CallDigest, call_ref, digest_rows, unpack_fact
 from tests.support.calls import call
 
@@ -59,3 +59,22 @@ def test_what_is_remembered_of_forgotten_reports_is_bounded() -> None:
             index.add(X._replace(scope=chunk * 1000 + number), call_ref(chunk, number))
         index.prune(call_ref(chunk, 99))
         assert len(index._forgotten) <= MAX_FORGOTTEN
+
+
+def test_a_report_without_usage_is_compared_with_the_nearest_of_the_others() -> None:
+    silent = X._replace(input_tokens=-1, output_tokens=-1, reasoning=-1)
+    for first in (True, False):
+        index = CoInstrumentedIndex()
+        if first:
+            index.add(silent, call_ref(1, 0))
+        for number in range(1, MANY):
+            start = Y.start_ms + 1000 * (number - MANY // 2)
+            used = {"input_tokens": number, "output_tokens": number}
+            index.add(Y._replace(start_ms=start, end_ms=start + 10, **used), call_ref(1, number))
+        if not first:
+            index.add(silent, call_ref(1, 0))
+        near = index.near(silent, call_ref(1, 0))
+        assert call_ref(1, MANY // 2) in near
+        assert len(near) <= MAX_NEAR_SILENT
+        beside = Y._replace(input_tokens=MANY // 2, output_tokens=MANY // 2, end_ms=Y.start_ms + 10)
+        assert call_ref(1, 0) in index.near(beside, call_ref(1, MANY // 2))

@@ -57,7 +57,7 @@ def test_tokens_are_some_reports_own_and_parts_never_pass_their_whole(found: lis
     for name in COUNTS:
         stated = {report["usage"].get(name) for report in found}
         assert merged.get(name) in stated | {None}, "never added, never invented"
-        if first.get(name) is not None:
+        if first.get(name) or (name not in WHOLES and first.get(name) is not None):
             assert merged[name] == first[name], "the fullest report is believed"
     for name in set(merged) - set(first) - {"status"}:
         whole = WHOLES.get(name)
@@ -111,3 +111,15 @@ def test_labels_and_unknown_counts_are_joined_and_the_first_one_is_believed() ->
     merged = merge([first, second], "id")
     assert merged["attribution"]["labels"] == {"x": "1", "y": "3"}
     assert merged["usage"]["other"] == {"gen_ai.usage.p": 1, "gen_ai.usage.q": 3}
+
+
+def test_a_part_of_0_gives_way_to_what_another_report_states_and_so_does_its_estimate() -> None:
+    first, second = record("a", cost="0.5"), record("b", cost="0.6", cache_read=30)
+    first["usage"]["cache_read_input_tokens"] = 0
+    for report in (first, second):
+        assert report["cost"] is not None
+        report["cost"]["source"] = "estimated"
+    merged = merge([first, second], "id")
+    assert merged["usage"]["cache_read_input_tokens"] == 30
+    assert merged["cost"] is not None
+    assert merged["cost"]["amount"] == "0.6"

@@ -127,14 +127,35 @@ class TestCoInstrumented:
             call("b", trace="u", scope="x", at=(500, 1500)),
             call("b", trace="u", scope="x", model="gpt-4o-mini"),
             call("b", trace="u", scope="x", tokens=(100, 21)),
-            call("b", trace="u", scope="x", tokens=(None, None)),
             call("b", trace="u", scope="x", response="other"),
             call("b", trace="u", scope="x", failed=True),
+            call("b", trace="u", scope="x", tokens=(None, None), failed=True),
+            call("b", trace="u", scope="x", tokens=(None, None), model=None),
         ],
-        ids=["scope", "source", "time", "model", "usage", "no usage", "response", "failed"],
+        ids=["scope", "source", "time", "model", "usage", "response", "failed", "failed early", "no model"],
     )
     def test_what_differs_is_another_call(self, other: Call) -> None:
         assert decided([call("a", response="r"), other]) == ({}, {}, set())
+
+    def test_a_report_without_usage_is_of_the_call_that_another_scope_reports(self) -> None:
+        silent = call("b", trace="u", scope="x", tokens=(None, None), at=(10, 14))
+        assert decided([call("a", response="r"), silent]) == ({1: "duplicate.twin"}, {0: [0, 1]}, set())
+
+    def test_reports_with_usage_are_paired_before_those_without(self) -> None:
+        calls = [
+            call("a", at=(0, 1000)),
+            call("b", trace="u", scope="x", at=(40, 1040)),
+            call("c", trace="v", scope="x", at=(0, 1000), tokens=(None, None)),
+        ]
+        assert decided(calls) == ({1: "duplicate.twin"}, {0: [0, 1]}, set())
+
+    def test_a_report_without_usage_above_other_calls_is_of_none_of_them(self) -> None:
+        calls = [
+            call("a", scope="x", tokens=(None, None), at=(0, 1000)),
+            call("b", at=(0, 500)),
+            call("c", at=(500, 1000), tokens=(300, 40)),
+        ]
+        assert decided(calls, {1: [0], 2: [0]}) == ({0: "suppressed.ancestor"}, {}, set())
 
     def test_two_failed_calls_without_usage_are_one(self) -> None:
         calls = [call(n, trace=n, scope=n, tokens=(None, None), failed=True) for n in "ab"]

@@ -70,12 +70,22 @@ BEYOND_THE_PAYLOAD = {
 }
 
 BY_THE_LEDGER = {
+    "otlp/openllmetry-langchain-plus-openinference/graph": "of several reports of a call one states 0 for what it does not know",
+    "otlp/openllmetry-langchain-plus-openinference/agent_stream": "of several reports of a call one states no usage",
+    "otlp/openinference-langchain-plus-openllmetry/gather": "of several reports of a call one states no usage",
+    "otlp/openinference-langchain-plus-openllmetry/anthropic_stream": "of two reports one states no usage",
+    "otlp/monocle/messages_tools": "the client reports its calls too",
     "otlp/langtrace/anthropic": "one of two reports does not name the model asked for",
     "otlp/voltagent/tools": "the agent's span states the sum of its steps, one of which has a span too",
 }
 """Scenario -> why its reports are right only together."""
 
 OWN_RESOURCE = {
+    "otlp/openllmetry-langchain-plus-openinference/graph",
+    "otlp/openllmetry-langchain-plus-openinference/agent_stream",
+    "otlp/openinference-langchain-plus-openllmetry/gather",
+    "otlp/openinference-langchain-plus-openllmetry/anthropic_stream",
+    "otlp/monocle/messages_tools",
     "otlp/voltagent/tools",
     "otlp/monocle/chat",
     "otlp/ax/chat",
