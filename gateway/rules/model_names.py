@@ -8,7 +8,8 @@
    a failed call, and of the libraries of `_ASKED`, it is the model that was asked for. Claude Code
    resolves its aliases before it asks: a snapshot's name is both.
 3. A response's model that only repeats the request's is none where the library is known to copy it
-   (`_COPYING`), but of an embedding.
+   (`_COPYING`), but of an embedding, and of a name with a date or version: who asks for that is
+   answered by it.
 4. `openai/gpt-4o`: a routing prefix of `_ROUTES` is cut off both names and kept as the label
    `routing_prefix`. Who serves models of several makers has the maker before the model, in names of
    its own, which stay whole: where such a provider is stated, or stands at the address called, only
@@ -105,6 +106,18 @@ def is_snapshot(name: str) -> bool:
     return _SNAPSHOT.search(low) is not None and _NUMBERED.search(low) is None
 
 
+def is_version(name: str | None, other: str | None) -> bool:
+    """Whether *name* is *other* with a date or a version behind it."""
+    return (
+        name is not None
+        and other is not None
+        and name.startswith(other)
+        and len(name) > len(other)
+        and is_snapshot(name)
+        and _SNAPSHOT.fullmatch(name[len(other) :].lower()) is not None
+    )
+
+
 @lru_cache(maxsize=1024)
 def names_asked(scope: str) -> bool:
     """Whether the one name that *scope* states is the model that was asked for."""
@@ -145,7 +158,7 @@ def place_models(picked: Extracted, scope: str, convention: str, *, failed: bool
         _place_one(texts, texts.pop("model"), asked=failed or names_asked(scope), answered=answered, is_both=is_both)
     request, response = texts.get("request_model"), texts.get("response_model")
     is_copying = request is not None and request == response and ("span_type" in texts or copies(scope))
-    if is_copying and operation(texts.get("operation", "")).name != _EMBEDDINGS:
+    if is_copying and not is_snapshot(response or "") and operation(texts.get("operation", "")).name != _EMBEDDINGS:
         del texts["response_model"]
     if (request is not None and ":" in request) or (response is not None and ":" in response):
         _cut_interfaces(texts)

@@ -4,7 +4,8 @@ and a rule for new names.
 1. A name of `_CALLS` is a call; its well-known value (OpenTelemetry GenAI) stands beside it.
 2. A name of `_STEPS`, or that speaks of an agent, a tool, a task …, is a step: it never bills,
    whatever usage it repeats.
-3. Any other name decides nothing: what else the item carries does.
+3. A name that is a client's method (`openai.responses.create`) is that call.
+4. Any other name decides nothing: what else the item carries does.
 """
 
 import re
@@ -108,6 +109,12 @@ _STEP_WORD = re.compile(
 )
 
 
+_METHOD = re.compile(
+    r"[a-z][\w-]*\.(chat\.completions|responses|messages|embeddings)\.(?:create|parse|stream)", re.ASCII
+)
+"""A client's method: `openai.responses.create`."""
+
+
 class Operation(NamedTuple):
     name: str
     """The well-known value; the sent one in lower case where it is not known."""
@@ -122,7 +129,9 @@ def operation(sent: str) -> Operation:
         return Operation(_CALLS[name], "call")
     if name in _STEPS or _STEP_WORD.search(name):
         return Operation(name, "not_a_call")
-    return Operation(name, "undecided")
+    method = _METHOD.fullmatch(name)
+    called = None if method is None else _CALLS.get(method[1])
+    return Operation(name, "undecided") if called is None else Operation(called, "call")
 
 
 def step_word(sent: str) -> str:

@@ -14,11 +14,11 @@ from gateway.common.operations import like, rfc3339
 from gateway.rules.attribution import attribute
 from gateway.rules.cache_hit import is_cache_hit
 from gateway.rules.context import Context
-from gateway.rules.conventions.native import add_agreeing
+from gateway.rules.conventions.native import add_agreeing, believed_answer, take_answer
 from gateway.rules.conventions.table import Convention
 from gateway.rules.cost import no_cost, reported_cost
 from gateway.rules.extract import MAX_TEXT_CHARS, Extracted
-from gateway.rules.model_names import are_open, drop_placeholders, place_models
+from gateway.rules.model_names import are_open, drop_placeholders, is_version, place_models
 from gateway.rules.operation import operation
 from gateway.rules.provider import COUNTING_IN, may_think_apart, provider
 from gateway.rules.texts import repr_object, text_in
@@ -104,8 +104,8 @@ def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
     """
     convention.read_texts(picked, failed=failed)
     texts, numbers, counts = picked.texts, picked.numbers, picked.counts
-    if "raw_usage" in texts or "raw_parameters" in texts:
-        read_objects(picked)
+    if "raw_usage" in texts or "raw_parameters" in texts or "raw_output" in texts:
+        read_objects(picked, failed=failed)
     drop_placeholders(texts)
     if are_open(texts):
         place_models(picked, source["library"] or "", convention.name, failed=failed)
@@ -178,24 +178,32 @@ def call_record(  # noqa: C901, PLR0912 - flat: it runs once for every call
     return record
 
 
-def read_objects(picked: Extracted) -> None:
-    """Take the parts of a usage object, and the model that a request's parameters name where
-    nothing else does.
+def read_objects(picked: Extracted, *, failed: bool) -> None:
+    """Take the parts of a usage object or of an answer that states the same usage, and the model
+    that a request's parameters name where nothing else does, or where the request's is its version:
+    that is the one that answered.
     """
     texts = picked.texts
     if "raw_usage" in texts:
         add_agreeing(picked, texts.pop("raw_usage"))
+    if "raw_output" in texts:
+        take_answer(picked, believed_answer(picked, texts.pop("raw_output"), failed=failed))
     parameters = repr_object(texts.pop("raw_parameters", None))
+    asked = text_in(parameters, "model", "model_name", "modelId")
+    if asked is None:
+        return
     if "request_model" not in texts and "model" not in texts:
-        model = text_in(parameters, "model", "model_name", "modelId")
-        if model is not None:
-            texts["request_model"] = model[:MAX_TEXT_CHARS]
+        texts["request_model"] = asked[:MAX_TEXT_CHARS]
+    elif is_version(texts.get("request_model"), asked):
+        if not failed:
+            texts.setdefault("response_model", texts["request_model"])
+        texts["request_model"] = asked[:MAX_TEXT_CHARS]
 
 
 def read_names(picked: Extracted, convention: Convention, source: Source, *, failed: bool) -> None:
     """Take what the convention's texts hold, and place the names of models."""
     convention.read_texts(picked, failed=failed)
-    read_objects(picked)
+    read_objects(picked, failed=failed)
     drop_placeholders(picked.texts)
     place_models(picked, source["library"] or "", convention.name, failed=failed)
 

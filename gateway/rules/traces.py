@@ -253,7 +253,7 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
             read_details(span, picked, reader.pick)
         if reader.convention.read_span is not None:
             reader.convention.read_span(picked, span)
-        failed = span.status.code == _STATUS_ERROR
+        failed = has_failed(span, picked)
         is_found = reader.convention.is_generic and complete_found(picked, span, names, failed=failed)
         is_pending = picked.texts.get("span_type") == _PENDING
         outcome = "not_a_call" if is_pending else reader.convention.outcome(picked, span, failed=failed)
@@ -323,6 +323,31 @@ def read_details(span: Span, picked: Extracted, pick_event: Callable[[Attributes
             picked.complete(found)
         elif "input" in found.counts and "output" in found.counts and is_further(found.counts, picked.counts):
             picked.counts.update(found.counts)
+
+
+def has_failed(span: Span, picked: Extracted) -> bool:
+    """Whether the call of *span* failed: by its status, or by an exception where nothing of an
+    answer is stated (LangSmith calls such spans successful). Who leaves a stream early closes the
+    reader of it, which is no failure of the call.
+    """
+    texts, counts = picked.texts, picked.counts
+    is_error = span.status.code == _STATUS_ERROR
+    if "input" in counts or "output" in counts:
+        return is_error
+    raised = [_exception(event) for event in span.events if event.name == "exception"]
+    if any(_LEFT in name for name in (texts.get("error_type", ""), *raised)):
+        texts.pop("error_type", None)
+        return False
+    return is_error or (bool(raised) and "response_id" not in texts and "finish_reason" not in texts)
+
+
+_LEFT: Final = "GeneratorExit"
+
+
+def _exception(event: Event) -> str:
+    """The exception's class and how its message begins, where LangSmith has the class."""
+    message = event.attributes.get("exception.message")
+    return _exception_type(event) + " " + ("" if message is None else message.string_value[: len(_LEFT)])
 
 
 def _accounts(call: Call, picked: Extracted) -> bool:

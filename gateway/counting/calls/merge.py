@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from gateway.common.contract.flags import BASIS_ASSUMED, UNFINISHED, UNPRICED
 from gateway.counting.calls.partial import complete_called, complete_times
+from gateway.rules.model_names import is_version
 from gateway.rules.provider import counts_cache_apart
 from spool.record import FIELDS, Cost, Record, Usage
 
@@ -57,6 +58,7 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
         merged["flags"] += [flag for flag in report["flags"] if flag not in merged["flags"]]
     for report in attributed[1:]:
         complete_attribution(merged["attribution"], cast("dict[str, Any]", report["attribution"]))
+    _place_models(merged, reports)
     complete_times(merged, reports)
     if merged.get("cost") is not None and UNPRICED in merged["flags"]:
         merged["flags"].remove(UNPRICED)
@@ -66,6 +68,25 @@ def merge(reports: Sequence[Record], record_id: str, *, stamped: Record | None =
         merged["flags"].remove(BASIS_ASSUMED)
     merged["record_id"] = record_id
     return cast("Record", {name: value for name, value in merged.items() if value is not None})
+
+
+def _place_models(merged: dict[str, Any], reports: Sequence[Record]) -> None:
+    """Where one report has the version that answered in the place of the model that another one
+    says was asked for, each has its own place. A version goes before the name that it is one of.
+    """
+    answered = merged.get("response_model")
+    dated = next((name for x in reports if is_version(name := x.get("response_model"), answered)), None)
+    if dated is not None:
+        merged["response_model"] = dated
+    stated = merged.get("request_model")
+    others = [report.get("request_model") for report in reports]
+    asked = next((name for name in others if is_version(stated, name)), stated)
+    version = next((name for name in (stated, *others) if is_version(name, asked)), None)
+    if version is None:
+        return
+    merged["request_model"] = asked
+    if merged["status"] == "ok" and merged.get("response_model") is None:
+        merged["response_model"] = version
 
 
 def _complete_fields(merged: dict[str, Any], report: dict[str, Any]) -> None:

@@ -186,7 +186,7 @@ def outcome(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
     """
     decided = by_operation(picked, span, failed=failed)
     texts, counts = picked.texts, picked.counts
-    if decided == "not_a_call" or (decided == "call" and _is_stated(picked)):
+    if decided == "not_a_call" or (decided == "call" and (_is_stated(picked) or (failed and _names_both(picked)))):
         return decided
     has_model = not _MODELS.isdisjoint(texts)
     if ("input" in counts and "output" in counts) or (("input" in counts or "output" in counts) and has_model):
@@ -202,6 +202,11 @@ def outcome_anywhere(picked: Extracted, span: Span, *, failed: bool) -> Outcome:
         return decided
     is_sum = counts.get("total") == counts.get("input", 0) + counts.get("output", 0)
     return "call" if is_sum else "undecided"
+
+
+def _names_both(picked: Extracted) -> bool:
+    """Whether a provider and the model asked for are stated, each under a name that means it."""
+    return "provider" in picked.texts and "request_model" in picked.texts
 
 
 def _is_stated(picked: Extracted) -> bool:

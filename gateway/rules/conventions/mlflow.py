@@ -4,7 +4,7 @@ where that is switched on.
 1. Types CHAT_MODEL, LLM and EMBEDDING are calls; every other type is a step. Without a
    type the GenAI rule holds.
 2. `mlflow.chat.tokenUsage` is inclusive; reasoning, response id and finish
-   reason are in `mlflow.spanOutputs`.
+   reason are in `mlflow.spanOutputs`, and so is the usage of embeddings.
 3. The request's model is `model`; `mlflow.llm.model` and, with GenAI names,
    `gen_ai.request.model` may hold the response's.
 """
@@ -12,6 +12,7 @@ where that is switched on.
 from gateway.common.operations import is_wanted
 from gateway.read.view import Span
 from gateway.rules.conventions.native import add_parts, add_wholes, believed_answer, take_answer
+from gateway.rules.conventions.shapes import take_stated
 from gateway.rules.conventions.table import Convention, by_operation, inclusive
 from gateway.rules.extract import Extracted
 from gateway.rules.operation import Outcome
@@ -52,8 +53,10 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     usage = json_object(texts.pop("raw_usage", None))
     add_wholes(picked, usage)
     add_parts(picked, usage)
-    answer = believed_answer(picked, texts.pop("raw_answer", None), failed=failed)
-    take_answer(picked, answer)
+    text = texts.pop("raw_answer", None)
+    take_answer(picked, believed_answer(picked, text, failed=failed))
+    if not failed:
+        take_stated(picked, text, is_embedding=texts.get("kind", "").upper() == "EMBEDDING")
     sent_input = texts.pop("raw_input", None)
     if is_wanted(texts, "request_model"):
         requested = requested_model(sent_input)

@@ -6,7 +6,8 @@
 2. `llm.model_name` holds the response's model, or the request's (`model_names.py` has the rule);
    the request's is in `llm.invocation_parameters`.
 3. The response's id is only inside `output.value`, which holds the provider's answer or its text
-   alone; `input.value` the request or the prompt alone (`envelopes.py` distinguishes them).
+   alone; `input.value` the request or the prompt alone (`envelopes.py` distinguishes them). Where
+   no attribute has usage, the answer's own counts.
 4. Anthropic's input: inclusive, but streams of versions before 1 are exclusive. The versions seen
    of Agno's and Bedrock's instrumentations, and those up to 0.1.12 of the Claude Agent SDK's, pass
    the provider's own numbers on. Of Python's Bedrock only `converse` up to 0.1.58: what InvokeModel
@@ -17,7 +18,7 @@ from gateway.common.operations import is_wanted
 from gateway.read.view import Span
 from gateway.rules.conventions.basis import is_before, native_before, native_input
 from gateway.rules.conventions.native import believed_answer, take_answer
-from gateway.rules.conventions.shapes import agreeing_answer
+from gateway.rules.conventions.shapes import agreeing_answer, take_stated
 from gateway.rules.conventions.table import Convention, by_operation
 from gateway.rules.conventions.who import SPELLINGS
 from gateway.rules.extract import NO_ONE, Extracted
@@ -88,6 +89,8 @@ def read_texts(picked: Extracted, *, failed: bool) -> None:
     answer = believed_answer(picked, text, failed=failed)
     if is_wanted(texts, "response_id") and not answer.usage:
         answer = agreeing_answer(picked, text) or answer
+    if not failed:
+        take_stated(picked, text, is_embedding=texts.get("kind", "").upper() == "EMBEDDING")
     sent_input = texts.pop("raw_input", None)
     requested = text_in(parameters, "model", "model_name", "deployment_name")
     if requested is not None:

@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gateway.common.operations import inside_text
-from gateway.rules.conventions.native import FIELD_OF_WORD, agrees
+from gateway.common.operations import inside_text, is_wanted
+from gateway.rules.conventions.native import FIELD_OF_WORD, agrees, take_answer, take_usage
 from gateway.rules.extract import Extracted
 from gateway.rules.model_names import is_snapshot
 from gateway.rules.provider import model_provider
@@ -81,6 +81,48 @@ def answer_by_shape(text: str | None) -> Answer | None:
     answer = Answer()
     answer.usage = object_in(found, "usage")
     answer.model, answer.response_id = text_in(found, "model"), text_in(found, "id")
+    return answer
+
+
+def take_stated(picked: Extracted, text: str | None, *, is_embedding: bool) -> None:
+    """Take the usage that the answer in *text* states of a call whose attributes have neither input
+    nor output; where they have a total, one that adds up to it.
+    """
+    counts = picked.counts
+    if not is_wanted(counts, "input") or not is_wanted(counts, "output"):
+        return
+    found = _embedded(text) if is_embedding else answer_by_shape(text)
+    if found is None:
+        return
+    stated, taken = counts.get("total"), Extracted()
+    take_usage(taken, found.usage)
+    own = taken.counts
+    if "input" in counts or "output" in counts:  # an explanation: both places are noted
+        for field in _WHOLES:
+            if field in counts and field in own:
+                counts.setdefault(field, own[field])
+    elif stated is None or stated == own.get("total", own.get("input", 0) + own.get("output", 0)):
+        take_usage(picked, found.usage)
+        take_answer(picked, found)
+
+
+@inside_text
+def _embedding_by_shape(text: str | None) -> Mapping[str, Json]:
+    """The one usage without an output that *text* states: of embeddings, proved by its total."""
+    if text is None or len(text) > MAX_JSON_BYTES or _MARK not in text:
+        return {}
+    found = [x for x in _objects(text) if x.fields.get("input") and x.fields.get("input") == x.fields.get("total")]
+    if len({x.fields["input"] for x in found}) != 1 or any("output" in x.fields for x in found):
+        return {}
+    return {"usage": _as_object(found[0].counts), "model": _named(text, found[0])[0]}
+
+
+def _embedded(text: str | None) -> Answer | None:
+    found = _embedding_by_shape(text)
+    if not found:
+        return None
+    answer = Answer()
+    answer.usage, answer.model = object_in(found, "usage"), text_in(found, "model")
     return answer
 
 

@@ -36,7 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "request_model": ("gen_ai.request.model", "llm.request.model_name", "llm.request.model"),
     "model_override": ("gen_ai.request.model_override",),
     "response_model": ("gen_ai.response.model", "llm.response.model_name", "llm.response.model"),
-    "response_id": ("gen_ai.response.id", "llm.response.id"),
+    "response_id": ("gen_ai.response.id", "llm.response.id", "gen_ai.response_id"),
     "finish_reason": (
         "gen_ai.response.finish_reasons",
         "gen_ai.response.finish_reason",
@@ -176,6 +176,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "details.output_audio_tokens",
     ),
     "raw_object": ("gen_ai.usage.raw",),
+    "raw_output": ("output.value",),
     "raw_parameters": ("gen_ai.request.parameters", "llm.request.parameters", "llm.invocation_parameters"),
     # money
     "cost": (
@@ -255,7 +256,9 @@ _PARTS = {
     for word in words.split()
 }
 _SUMS = re.compile(r"total|session|aggregat|cumulat|turn|context", re.IGNORECASE)
-_OBJECT = re.compile(r"(?:[\w-]+\.)+(?:(?:token_?)?usage(?:[._]?metadata)?|metrics)", re.ASCII | re.IGNORECASE)
+_OBJECT = re.compile(
+    r"(?:[\w-]+\.)+(?:(?:token_?)?usage(?:[._]?metadata)?|metrics)|(?:token_?)?usage", re.ASCII | re.IGNORECASE
+)
 
 
 def part_of_usage(name: str) -> str | None:

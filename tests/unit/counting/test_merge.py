@@ -123,3 +123,16 @@ def test_a_part_of_0_gives_way_to_what_another_report_states_and_so_does_its_est
     assert merged["usage"]["cache_read_input_tokens"] == 30
     assert merged["cost"] is not None
     assert merged["cost"]["amount"] == "0.6"
+
+
+def test_a_version_in_the_place_of_the_model_asked_for_is_the_one_that_answered() -> None:
+    dated, asked = record("a", model="gpt-4o-2024-08-06"), record("b", model="gpt-4o")
+    for reports in ([dated, asked], [asked, dated]):
+        merged = merge(reports, "id")
+        assert (merged["request_model"], merged["response_model"]) == ("gpt-4o", "gpt-4o-2024-08-06")
+
+
+def test_a_version_goes_before_the_name_that_it_is_one_of() -> None:
+    copied, answered = record("a", response_model="gpt-4o"), record("b", response_model="gpt-4o-2024-08-06")
+    for reports in ([copied, answered], [answered, copied]):
+        assert merge(reports, "id")["response_model"] == "gpt-4o-2024-08-06"

@@ -70,6 +70,9 @@ BEYOND_THE_PAYLOAD = {
 }
 
 BY_THE_LEDGER = {
+    "otlp/openinference-langchain-plus-openai/chat_stream_abandoned": "two instrumentations report the call",
+    "otlp/openinference-openai-agents-plus-openai/responses_tools": "two instrumentations report each call",
+    "otlp/langsmith-otel/lc_error529_stream": "the client reports its calls too",
     "otlp/openllmetry-langchain-plus-openinference/graph": "of several reports of a call one states 0 for what it does not know",
     "otlp/openllmetry-langchain-plus-openinference/agent_stream": "of several reports of a call one states no usage",
     "otlp/openinference-langchain-plus-openllmetry/gather": "of several reports of a call one states no usage",
@@ -81,6 +84,18 @@ BY_THE_LEDGER = {
 """Scenario -> why its reports are right only together."""
 
 OWN_RESOURCE = {
+    "otlp/openinference-langchain-plus-openai/chat_stream_abandoned",
+    "otlp/openinference-openai-agents-plus-openai/responses_tools",
+    "otlp/langtrace/responses",
+    "otlp/logfire-openai-agents/error500",
+    "otlp/logfire-openai-agents/chat",
+    "otlp/langsmith-otel/wrap_error500_responses",
+    "otlp/langsmith-otel/lc_error529_stream",
+    "otlp/traceai/messages_tools",
+    "otlp/traceai/chat",
+    "otlp/haystack/oi_responses",
+    "otlp/haystack/oi_embeddings",
+    "otlp/mlflow/embeddings",
     "otlp/openllmetry-langchain-plus-openinference/graph",
     "otlp/openllmetry-langchain-plus-openinference/agent_stream",
     "otlp/openinference-langchain-plus-openllmetry/gather",

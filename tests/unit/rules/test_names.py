@@ -87,6 +87,8 @@ def test_provider_by_precedence(sent: str | None, model: str | None, address: st
         ("invoke_workflow", "invoke_workflow", "not_a_call"),
         ("parser", "parser", "not_a_call"),
         ("my_new_agent_step", "my_new_agent_step", "not_a_call"),
+        ("openai.responses.create", "chat", "call"),
+        ("openai.beta.threads.messages.create", "openai.beta.threads.messages.create", "undecided"),
         ("unknown", "unknown", "undecided"),
         ("something_new", "something_new", "undecided"),
     ],
