@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import random
-import signal
 import socket
 import sys
 import tempfile
@@ -81,10 +80,10 @@ class Node:
             raise click.ClickException(f"{self.name} was not ready after {READY_S:.0f} s") from None
         return ports
 
-    async def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Send it *how*, and wait for its end; nothing where it does not run."""
+    async def end(self, *, killed: bool = False) -> None:
+        """Stop it, or kill it, and wait for its end; nothing where it does not run."""
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(how)
+            self._process.kill() if killed else self._process.terminate()
             await self._process.wait()
 
 
@@ -168,7 +167,7 @@ async def _traffic(url: str, hub: Node, edges: Sequence[Node], outage_s: float) 
     sending = asyncio.create_task(_send(url, is_over))
     await asyncio.sleep(STEADY_S)
     click.echo(f"{edges[-1].name} is killed (SIGKILL)")
-    await edges[-1].end(signal.SIGKILL)
+    await edges[-1].end(killed=True)
     await asyncio.sleep(STEADY_S)
     click.echo(f"{edges[-1].name} is started again on its data")
     await edges[-1].start()
