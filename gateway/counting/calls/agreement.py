@@ -21,7 +21,12 @@ OUTPUT_DEVIATIONS: dict[int, int] = {
 }
 """Scope -> how far its output count may lie above what the provider served."""
 
-MAX_OUTPUT_DEVIATION = max(OUTPUT_DEVIATIONS.values())
+MAX_OUTPUT_DEVIATION = 8
+"""Of any scope where the inputs are equal: LangChain for JavaScript adds the output of
+`message_start` too, and every instrumentation passes that on."""
+DEVIATION_SHARE = 16
+"""The smaller output is at least so many times the deviation: of answers of a few tokens nothing
+can be said."""
 
 
 def deviation(a: CallDigest, b: CallDigest) -> int:
@@ -39,8 +44,18 @@ def same_usage(a: CallDigest, b: CallDigest) -> bool:
     if a.output_tokens == b.output_tokens or a.output_tokens < 0 or b.output_tokens < 0:
         return True
     apart = abs(a.output_tokens - b.output_tokens)
-    return apart <= deviation(a, b) or (
+    return deviates(a, b) or (
         apart == max(a.reasoning, b.reasoning) and (a.reasoning in {-1, 0, apart}) and (b.reasoning in {-1, 0, apart})
+    )
+
+
+def deviates(a: CallDigest, b: CallDigest) -> bool:
+    """Whether the outputs, which differ, do so only because one library adds to what was served."""
+    apart = abs(a.output_tokens - b.output_tokens)
+    return apart <= deviation(a, b) or (
+        a.input_tokens == b.input_tokens > 0
+        and apart <= MAX_OUTPUT_DEVIATION
+        and apart * DEVIATION_SHARE <= min(a.output_tokens, b.output_tokens)
     )
 
 

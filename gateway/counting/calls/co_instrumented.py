@@ -10,19 +10,19 @@ that states no usage is compared with the nearest of the others, whatever they u
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gateway.counting.calls.agreement import MAX_OUTPUT_DEVIATION, NESTED_SLACK_MS, OUTPUT_DEVIATIONS
+from gateway.counting.calls.agreement import DEVIATION_SHARE, MAX_OUTPUT_DEVIATION, NESTED_SLACK_MS, OUTPUT_DEVIATIONS
 from gateway.counting.calls.digest import CallDigest, call_ref
 
 MAX_NEAR = 64
 """Reports compared with one, over all buckets."""
 MAX_NEAR_SILENT = 8
-"""Reports of each scope that state usage, compared with one that states none."""
+"""Reports of each scope compared with one that states no usage, or almost the same."""
 MAX_BUCKETS = 16
 """Looked into for one report; an application is instrumented once or twice."""
 MAX_FORGOTTEN = 10_000
@@ -53,13 +53,15 @@ class CoInstrumentedIndex:
     start.
     """
 
-    __slots__ = ("_buckets", "_deviates", "_forgotten")
+    __slots__ = ("_buckets", "_deviates", "_forgotten", "_knows_any")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[tuple[int, bool], list[Entry]]] = {}
         """Usage -> (scope, states a response id) -> entries in order."""
         self._deviates = False
         """Whether some scope is known to overcount its output."""
+        self._knows_any = False
+        """Whether a report that states no usage was seen."""
         self._forgotten: dict[tuple[Bucket, int], int] = {}
         """Start -> the next number, where a bucket has forgotten all that start then
         and another has not."""
@@ -68,20 +70,24 @@ class CoInstrumentedIndex:
         """*ref* comes after those that were added before."""
         self._deviates = self._deviates or fact.scope in OUTPUT_DEVIATIONS
         is_silent = usage_key(fact) == SILENT
-        if is_silent and SILENT not in self._buckets:
-            self._add_all_to_any()
+        if is_silent:
+            self._know_any()
         for key in usage_keys(fact):
             self._add(key, fact, ref)
-        if SILENT in self._buckets and not is_silent:
+        if self._knows_any and not is_silent:
             self._add(ANY, fact, ref)
 
-    def _add_all_to_any(self) -> None:
-        """Place what is known of each scope under `ANY` too, in order."""
+    def _know_any(self) -> None:
+        """Place what is known of each scope under `ANY` too, in order; once."""
+        if self._knows_any:
+            return
+        self._knows_any = True
         known: dict[tuple[int, bool], dict[int, Entry]] = {}
         for buckets in self._buckets.values():
             for own, entries in buckets.items():
                 known.setdefault(own, {}).update((entry.ref, entry) for entry in entries)
-        self._buckets[ANY] = {own: _numbered(entries.values()) for own, entries in known.items()}
+        if known:
+            self._buckets[ANY] = {own: _numbered(entries.values()) for own, entries in known.items()}
 
     def _add(self, key: int, fact: CallDigest, ref: int) -> None:
         own = fact.scope, fact.response != 0
@@ -102,21 +108,19 @@ class CoInstrumentedIndex:
         """
         key = usage_key(fact)
         keys: Sequence[int] = usage_keys(fact)
-        if self._deviates and key > 0:
-            around = range(max(1, key - MAX_OUTPUT_DEVIATION), key + MAX_OUTPUT_DEVIATION + 1)
-            keys = [*around, *(other for other in keys if other not in around)]
-        if SILENT in self._buckets:
-            keys = (SILENT, ANY) if key == SILENT else (*keys, SILENT)
-        fitting = (
-            (bucket, MAX_NEAR_SILENT if usage == ANY else MAX_NEAR)
-            for usage in keys
-            for (scope, has_response), bucket in self._buckets.get(usage, _NONE).items()
-            if scope != fact.scope and not (has_response and fact.response)
-        )
-        buckets = list(islice(fitting, MAX_BUCKETS))
+        if key == SILENT:
+            self._know_any()
+            keys = (SILENT, ANY)
+        elif self._knows_any:
+            keys = (*keys, SILENT)
+        buckets = list(islice(self._fitting(keys, fact, MAX_NEAR), MAX_BUCKETS))
+        share = MAX_NEAR // (2 * len(buckets) or 1)
+        if key > 0:
+            reach = MAX_OUTPUT_DEVIATION if self._deviates else min(MAX_OUTPUT_DEVIATION, key // DEVIATION_SHARE + 1)
+            beside = (at for at in range(max(1, key - reach), key + reach + 1) if at not in keys)
+            buckets += islice(self._fitting(beside, fact, MAX_NEAR_SILENT), MAX_BUCKETS - len(buckets))
         found: list[int] = []
         if buckets:
-            share = MAX_NEAR // (2 * len(buckets))
             start, end, slack = fact.start_ms, fact.end_ms, NESTED_SLACK_MS
             number = self._number(fact, key, ref)
             for bucket, limit in buckets:
@@ -129,6 +133,15 @@ class CoInstrumentedIndex:
                     or (entry.start_ms <= start + slack and end <= entry.end_ms + slack)
                 ]
         return list(dict.fromkeys(found)) if len(buckets) > 1 else found
+
+    def _fitting(self, keys: Iterable[int], fact: CallDigest, limit: int) -> Iterator[tuple[list[Entry], int]]:
+        """Buckets of other scopes whose reports may pair with *fact*, and how many of each are
+        compared with it.
+        """
+        for usage in keys:
+            for (scope, has_response), bucket in self._buckets.get(usage, _NONE).items():
+                if scope != fact.scope and not (has_response and fact.response):
+                    yield bucket, MAX_NEAR_SILENT if usage == ANY else limit
 
     def _number(self, fact: CallDigest, key: int, ref: int) -> int:
         """Of the report at *ref* among those of its bucket that start when it does."""

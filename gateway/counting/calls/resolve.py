@@ -29,6 +29,7 @@ from enum import Enum
 from itertools import islice
 
 from gateway.counting.calls.agreement import (
+    MAX_OUTPUT_DEVIATION,
     NESTED_SLACK_MS,
     OUTPUT_DEVIATIONS,
     cached,
@@ -288,6 +289,7 @@ def fullest(members: Sequence[Member]) -> list[Member]:
     if len(members) <= 1:
         return list(members)
     most = max((m.fact.output_tokens for m in members if m.fact.scope not in OUTPUT_DEVIATIONS), default=-1)
+    served = min((m.fact.output_tokens for m in members if m.fact.output_tokens > 0), default=-1)
     greatest = max(members, key=lambda m: m.fact.input_tokens).fact
     reasonings = {m.fact.reasoning for m in members if m.fact.reasoning > 0}
     return sorted(
@@ -295,7 +297,7 @@ def fullest(members: Sequence[Member]) -> list[Member]:
         key=lambda m: (
             m.fact.input_tokens >= 0 and lacks_cache(m.fact, greatest),
             m.fact.output_tokens >= 0 and most - m.fact.output_tokens in reasonings,
-            m.fact.scope in OUTPUT_DEVIATIONS,
+            m.fact.scope in OUTPUT_DEVIATIONS or 0 < m.fact.output_tokens - served <= MAX_OUTPUT_DEVIATION,
             m.fact.marks & (REPEAT | UNFINISHED),
             -m.fact.completeness,
             _canonical(m),

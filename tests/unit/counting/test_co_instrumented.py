@@ -72,6 +72,7 @@ def test_a_report_without_usage_is_compared_with_the_nearest_of_the_others() -> 
             used = {"input_tokens": number, "output_tokens": number}
             index.add(Y._replace(start_ms=start, end_ms=start + 10, **used), call_ref(1, number))
         if not first:
+            assert call_ref(1, MANY // 2) in index.near(silent, call_ref(1, 0))
             index.add(silent, call_ref(1, 0))
         near = index.near(silent, call_ref(1, 0))
         assert call_ref(1, MANY // 2) in near

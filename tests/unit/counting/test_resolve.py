@@ -79,7 +79,7 @@ class TestSameResponse:
         assert decided(calls) == ({}, {}, {0, 1})
 
     def test_really_different_usage_is_another_call_in_conflict(self) -> None:
-        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw", tokens=(100, 21))]
+        calls = [call("a", response="r"), call("b", trace="u", response="r", service="gw", tokens=(100, 30))]
         assert decided(calls) == ({}, {}, {0, 1})
 
     def test_clocks_of_two_hosts_may_differ_by_a_second_those_of_one_process_may_not(self) -> None:
@@ -126,13 +126,25 @@ class TestCoInstrumented:
             call("b", trace="u", scope="x", service="other"),
             call("b", trace="u", scope="x", at=(500, 1500)),
             call("b", trace="u", scope="x", model="gpt-4o-mini"),
-            call("b", trace="u", scope="x", tokens=(100, 21)),
+            call("b", trace="u", scope="x", tokens=(100, 26)),
+            call("b", trace="u", scope="x", tokens=(101, 21)),
             call("b", trace="u", scope="x", response="other"),
             call("b", trace="u", scope="x", failed=True),
             call("b", trace="u", scope="x", tokens=(None, None), failed=True),
             call("b", trace="u", scope="x", tokens=(None, None), model=None),
         ],
-        ids=["scope", "source", "time", "model", "usage", "response", "failed", "failed early", "no model"],
+        ids=[
+            "scope",
+            "source",
+            "time",
+            "model",
+            "usage",
+            "input too",
+            "response",
+            "failed",
+            "failed early",
+            "no model",
+        ],
     )
     def test_what_differs_is_another_call(self, other: Call) -> None:
         assert decided([call("a", response="r"), other]) == ({}, {}, set())
@@ -140,6 +152,10 @@ class TestCoInstrumented:
     def test_a_report_without_usage_is_of_the_call_that_another_scope_reports(self) -> None:
         silent = call("b", trace="u", scope="x", tokens=(None, None), at=(10, 14))
         assert decided([call("a", response="r"), silent]) == ({1: "duplicate.twin"}, {0: [0, 1]}, set())
+
+    def test_an_output_to_which_a_library_adds_a_few_tokens_gives_way_to_the_smaller_one(self) -> None:
+        calls = [call("a", response="r", tokens=(100, 21)), call("b", trace="u", scope="x", tokens=(100, 20))]
+        assert decided(calls) == ({1: "duplicate.twin"}, {0: [1, 0]}, set())
 
     def test_reports_with_usage_are_paired_before_those_without(self) -> None:
         calls = [
@@ -199,7 +215,7 @@ class TestAncestors:
         ]
         assert decided(calls, {1: [0], 2: [0]}) == ({0: "suppressed.ancestor"}, {}, set())
 
-    @pytest.mark.parametrize("tokens", [(151, 30), (150, 31)])
+    @pytest.mark.parametrize("tokens", [(151, 30), (150, 40)])
     def test_usage_that_is_not_covered_stays_in_conflict(self, tokens: tuple[int, int]) -> None:
         calls = [call("p", tokens=tokens), call("c", tokens=(150, 30), scope="x")]
         assert decided(calls, {1: [0]}) == ({}, {}, {0, 1})

@@ -70,6 +70,8 @@ BEYOND_THE_PAYLOAD = {
 }
 
 BY_THE_LEDGER = {
+    "otlp/openinference-js-langchain-plus-anthropic/chat_stream": "two instrumentations report the call",
+    "otlp/openinference-js-langchain-plus-anthropic/agent_stream": "two instrumentations report each call, of which one adds a token",
     "otlp/openinference-langchain-plus-openai/chat_stream_abandoned": "two instrumentations report the call",
     "otlp/openinference-openai-agents-plus-openai/responses_tools": "two instrumentations report each call",
     "otlp/langsmith-otel/lc_error529_stream": "the client reports its calls too",
@@ -84,6 +86,10 @@ BY_THE_LEDGER = {
 """Scenario -> why its reports are right only together."""
 
 OWN_RESOURCE = {
+    "otlp/vercel-ai-v6/messages_tools_stream",
+    "otlp/vercel-ai-v6/nested",
+    "otlp/openinference-js-langchain-plus-anthropic/chat_stream",
+    "otlp/openinference-js-langchain-plus-anthropic/agent_stream",
     "otlp/openinference-langchain-plus-openai/chat_stream_abandoned",
     "otlp/openinference-openai-agents-plus-openai/responses_tools",
     "otlp/langtrace/responses",
