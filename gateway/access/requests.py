@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, WithJson
 
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey
-from gateway.access.key import LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, legacy_fault
+from gateway.access.key import GATEWAY_PREFIX, LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, SERVICE_PREFIX, legacy_fault, parse
 from gateway.access.labels import LABEL_MAX_CHARS, MAX_LABELS, Labels, valid_labels
 from gateway.access.limits import MOST, NO_LIMITS, RateLimits, valid_limits
 from gateway.access.record import (
@@ -48,8 +48,13 @@ def _by(check: Callable[[T], V]) -> AfterValidator:
     return AfterValidator(checked)
 
 
+def _is_ours(secret: str) -> bool:
+    """Whether a gateway made it."""
+    return any(parse(prefix, secret) is not None for prefix in (GATEWAY_PREFIX, SERVICE_PREFIX))
+
+
 def _secret(text: str) -> str:
-    if (fault := legacy_fault(text)) is not None:
+    if not _is_ours(text) and (fault := legacy_fault(text)) is not None:
         raise InvalidKey(f"secret: {fault}")
     return text
 
@@ -160,7 +165,9 @@ class KeyFields(KeyBody):
 
 
 class NewKey(KeyFields):
-    """A key to create; or with `secret`, the one key from before there were several."""
+    """A key to create. With `secret` and `name`, a key that another gateway made; with `secret`
+    alone, the one key from before there were several.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -193,11 +200,12 @@ class NewKey(KeyFields):
         """Judged behind both fields: an imported key has a fixed name, any other needs one."""
         if "name" in info.data and "secret" in info.data:
             name, secret = info.data["name"], info.data["secret"]
-            if secret is not None and name not in (None, LEGACY_NAME):
+            is_legacy = secret is not None and not _is_ours(secret)
+            if is_legacy and name not in (None, LEGACY_NAME):
                 raise RefusedValue(f"name: a key with its own secret is named {LEGACY_NAME!r}; leave the name out")
-            if secret is None and name is None:
+            if not is_legacy and name is None:
                 raise RefusedValue("name: it is needed, with at least 3 characters")
-            if secret is None and info.data.get("replace"):
+            if not is_legacy and info.data.get("replace"):
                 raise RefusedValue("replace: it is for a key with its own secret; give secret, or leave replace out")
         return confirmed
 
@@ -207,7 +215,12 @@ class NewKey(KeyFields):
 
     @property
     def legacy_secret(self) -> Secret | None:
-        return None if self.secret is None else Secret(self.secret)
+        return None if self.secret is None or _is_ours(self.secret) else Secret(self.secret)
+
+    @property
+    def taken_secret(self) -> Secret | None:
+        """Of a key that another gateway made."""
+        return Secret(self.secret) if self.secret is not None and _is_ours(self.secret) else None
 
 
 class KeyChange(KeyFields):

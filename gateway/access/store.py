@@ -32,6 +32,7 @@ from gateway.access.table import (
     every_key_with_hash,
     facts,
     find,
+    find_by_id,
     find_legacy,
     insert,
     note_access,
@@ -150,6 +151,42 @@ class KeyStore:
             key = valid_key(replace(found[0], grant=grant, updated_by=by, modified_at_ms=self._now_ms()))
             await save(connection, key)
             await save_secret(connection, key.key_id, secret_hash)
+        return self._with_access(key)
+
+    async def take(
+        self,
+        secret: Secret,
+        name: str,
+        grant: Grant,
+        *,
+        by: str,
+        description: str = "",
+        labels: Mapping[str, str] = NO_LABELS,
+        limits: RateLimits = NO_LIMITS,
+    ) -> KeyRecord:
+        """The key that another gateway made with this secret, under the same id, so that several
+        gateways know one key. One that is here already gets the given fields and keeps its status.
+
+        Raises InvalidKey, NameTaken.
+        """
+        text = secret.reveal()
+        key_id = parse(self._prefix, text)
+        if key_id is None:
+            raise InvalidKey(f"secret: a whole key is needed, which begins with {self._prefix}_")
+        secret_hash = keyed_hash(self._pepper, text)
+        given = {"name": name, "grant": grant, "description": description, "labels": labels, "limits": limits}
+        async with self._change() as connection:
+            found = await find_by_id(connection, key_id)
+            if found is None:
+                key = valid_key(replace(self._fresh(key_id, display_form(secret), name, grant, by), **given))  # type: ignore[arg-type]  # each is its field's type
+                await insert(connection, key, secret_hash)
+                return key
+            if found[1] != secret_hash:
+                raise InvalidKey("secret: another key has its id here")
+            key = valid_key(replace(found[0], **given))  # type: ignore[arg-type]  # as above
+            if key != found[0]:
+                key = replace(key, updated_by=by, modified_at_ms=self._now_ms())
+                await save(connection, key)
         return self._with_access(key)
 
     async def edit(

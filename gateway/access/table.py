@@ -56,8 +56,17 @@ async def save_secret(connection: Connection, key_id: str, secret_hash: bytes) -
 
 async def find_legacy(connection: Connection) -> tuple[KeyRecord, bytes] | None:
     """The imported key with its secret's hash."""
-    query = f"SELECT secret_hash, {COLUMNS} FROM keys WHERE is_legacy"  # noqa: S608 - constants
-    for row in await connection.execute_fetchall(query):
+    return await _with_hash(connection, "is_legacy")
+
+
+async def find_by_id(connection: Connection, key_id: str) -> tuple[KeyRecord, bytes] | None:
+    """The key with its secret's hash."""
+    return await _with_hash(connection, "key_id = ?", key_id)
+
+
+async def _with_hash(connection: Connection, where: str, *values: str) -> tuple[KeyRecord, bytes] | None:
+    query = f"SELECT secret_hash, {COLUMNS} FROM keys WHERE {where}"  # noqa: S608 - constants
+    for row in await connection.execute_fetchall(query, values):
         return from_row(row[1:]), row[0]
     return None
 

@@ -177,6 +177,27 @@ def import_legacy(
     sys.exit(asyncio.run(import_key(place, asked, is_sure=yes, as_json=as_json)))
 
 
+@keys.command("import")
+@_on_gateway
+@click.option("--file", "file", type=click.File(), default="-", show_default=True, help="One key a line; `-` is stdin.")
+@by_option
+@yes_option
+@json_option
+def import_(place: "KeyPlace", file: Any, as_json: bool, yes: bool, by: str | None) -> None:  # noqa: FBT001 as above
+    """Take keys that another gateway made.
+
+    So several gateways know the same keys. Each line is what `keys create --json` printed there.
+    A key that is here already gets what its line states; other keys are not changed.
+    """
+    from gateway.cli.keys_import import import_keys  # noqa: PLC0415 as above
+
+    try:
+        lines = file.read().splitlines()
+    except UnicodeDecodeError:
+        raise click.ClickException("--file: it is no text; keys in JSON are needed") from None  # the error quotes it
+    sys.exit(asyncio.run(import_keys(place, lines, by=by, is_sure=yes, as_json=as_json)))
+
+
 @keys.command("list")
 @_on_gateway
 @click.option("--status", multiple=True, help="Enabled or Disabled.")

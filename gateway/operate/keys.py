@@ -116,6 +116,8 @@ async def create(store: KeyRequests, call: OperationCall[NewKey]) -> CreatedKey 
         if new.replace and (key := await keys.replace_legacy(new.legacy_secret, new.grant, by=rest["by"])) is not None:
             return shown(key)
         return shown((await keys.adopt(new.legacy_secret, new.grant, **rest)).key)
+    if new.taken_secret is not None:
+        return shown(await keys.take(new.taken_secret, new.name or LEGACY_NAME, new.grant, **rest))
     created: Created = await keys.create(new.name or LEGACY_NAME, new.grant, **rest)
     return {**shown(created.key), "secret": created.secret.reveal()}
 

@@ -287,6 +287,49 @@ def test_a_start_of_a_container_takes_a_changed_key(stopped: GatewayProcess, tmp
         assert (sender.post(f"{LEGACY}-2"), sender.post(LEGACY)) == (200, 401)
 
 
+def test_several_gateways_know_the_same_keys_by_one_file(tmp_path: Path) -> None:
+    """As edges behind a balancer: each start imports the file, and what its lines state holds."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first, second = (GatewayProcess(tmp_path / name) for name in ("first", "second"))
+    made = [
+        keys(first, "create", "--name", name, *SENDING, "--label", f"team={name}", "--json")
+        for name in ("search", "help desk")
+    ]
+    lines = [ended.out.strip() for ended in made]
+    secrets = [ended.json["secret"] for ended in made]
+    importing = ("import", "--yes", "--json", "--file", str(tmp_path / "keys.jsonl"))
+    (tmp_path / "keys.jsonl").write_text("\n".join([*lines, ""]))
+    for _ in range(2):
+        ended = keys(second, *importing)
+        assert ended.code == 0, ended.err
+        fields = ("id", "name", "status", "labels")
+        assert [[key[f] for f in fields] for key in ended.json["keys"]] == [[m.json[f] for f in fields] for m in made]
+        assert not any(secret in ended.out for secret in secrets)
+    second.start()
+    try:
+        with OpenConnection(second.intake_url) as sender:
+            assert [sender.post(secret) for secret in secrets] == [200, 200]
+            (tmp_path / "keys.jsonl").write_text(lines[0].replace('"Enabled"', '"Disabled"'))
+            assert keys(second, *importing).code == 0
+            assert [sender.post(secret) for secret in secrets] == [401, 200]
+            (tmp_path / "keys.jsonl").write_text(lines[0])
+            assert keys(second, *importing).code == 0
+            assert sender.post(secrets[0]) == 200
+    finally:
+        second.kill()
+
+
+@pytest.mark.parametrize(
+    "line", ["secret", "[]", '{"name": "search"}', '{"name": "a key", "secret": "x", "status": "On"}']
+)
+def test_a_line_that_is_no_key_is_named_and_not_quoted(stopped: GatewayProcess, line: str) -> None:
+    ended = keys(stopped, "import", answer=f"\n{line}\n")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("Error: line 2: ")
+    assert line not in ended.err
+
+
 def test_what_is_no_text_cannot_be_taken_over_and_is_not_quoted(stopped: GatewayProcess, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"\xff" + LEGACY.encode())
     ended = keys(stopped, "import-legacy", *SENDING, "--secret-file", str(tmp_path / "key"))

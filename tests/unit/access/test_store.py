@@ -2,14 +2,18 @@
 
 import shutil
 import sqlite3
+import string
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_bytes
 
 import pytest
 
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, NotConfirmed, PepperMismatch
+from gateway.access.key import GATEWAY_PREFIX, SERVICE_PREFIX, mint
 from gateway.access.limits import RateLimits
 from gateway.access.record import NOT_IN_USE, KeyId
 from gateway.access.store import MIGRATIONS, KeyStore
@@ -382,6 +386,56 @@ async def test_the_single_key_from_before_is_listed_as_legacy_and_has_the_whole_
     assert (shown.grant, shown.last_accessed) == (READING, "2026-01-05T10:00:00.000Z")
     await keys.delete("renamed", typed_name="renamed")
     assert keys.authenticate(LEGACY.reveal()) is None
+
+
+async def test_a_key_that_another_gateway_made_is_the_same_key_here(
+    keys: KeyStore, clock: Clock, tmp_path: Path
+) -> None:
+    made, secret = await keys.create("search", SENDING, by=MAKER, labels={"team": "search"})
+    database = await Database.open(tmp_path / "another.db")
+    other = await open_store(database, clock, b"q" * 32)
+    try:
+        taken = await other.take(secret, "search", SENDING, by=MAKER, labels={"team": "search"})
+        assert (taken.key_id, taken.counted_as, taken.display) == (made.key_id, made.counted_as, made.display)
+        assert other.authenticate(secret.reveal()) == taken
+        clock.time_ms += 1000
+        again = await other.take(secret, "search", SENDING, by=EDITOR, labels={"team": "search"})
+        assert again.last_modified == made.last_modified, "nothing is new"
+        await other.disable("search", by=MAKER)
+        changed = await other.take(secret, "find", READING, by=EDITOR, limits=RateLimits(6, None))
+        assert (changed.name, changed.grant, dict(changed.labels), changed.limits) == (
+            "find",
+            READING,
+            {},
+            RateLimits(6),
+        )
+        assert (changed.status, changed.updated_by) == ("Disabled", EDITOR)
+    finally:
+        await other.close()
+        await database.close()
+
+
+async def test_what_is_no_whole_key_and_another_key_s_id_are_not_taken(keys: KeyStore) -> None:
+    made, secret = await keys.create("search", SENDING, by=MAKER)
+    _, another = mint(GATEWAY_PREFIX, lambda count: bytes(range(count)))
+    for text in (secret.reveal()[:-1], mint(SERVICE_PREFIX, token_bytes).secret.reveal(), LEGACY.reveal()):
+        with pytest.raises(InvalidKey, match="secret: a whole key is needed"):
+            await keys.take(Secret(text), "taken", SENDING, by=MAKER)
+    with pytest.raises(NameTaken):
+        await keys.take(another, "search", SENDING, by=MAKER)
+    assert [key.key_id for key in await keys.list()] == [made.key_id]
+    same_id = mint(GATEWAY_PREFIX, _id_then_random(made.key_id)).secret
+    with pytest.raises(InvalidKey, match="another key has its id"):
+        await keys.take(same_id, "forged", SENDING, by=MAKER)
+    assert keys.authenticate(secret.reveal()) is not None
+    assert keys.authenticate(same_id.reveal()) is None
+
+
+def _id_then_random(key_id: str) -> Callable[[int], bytes]:
+    """Random bytes of which `mint` makes *key_id*."""
+    alphabet = string.digits + string.ascii_uppercase + string.ascii_lowercase
+    first = iter([bytes(alphabet.index(char) for char in key_id)])
+    return lambda count: next(first, None) or token_bytes(count)
 
 
 async def test_there_is_one_legacy_key_and_its_name_is_no_other_keys(keys: KeyStore) -> None:
