@@ -1,6 +1,6 @@
 """`python -m tests.install PART …`: the gateway as each way of installing brings it, from nothing
-to a delivered call. Needs root for `deb`, `booted`, `container`, `chart` and `compose`, and the
-network for package registries.
+to a delivered call. Needs root for `deb`, `booted`, `container`, `chart`, `compose` and `edges`,
+and the network for package registries.
 """
 
 import argparse
@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "container": container.try_container,
     "chart": chart.try_chart,
     "compose": compose.try_compose,
+    "edges": compose.try_edges,
 }
 
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
@@ -15,7 +16,9 @@ from gateway.cli.main import main
 from gateway.common.http.connection_limits import shares_of
 from gateway.common.open_files import OPEN_FILES
 from gateway.config.environment import misspelt_texts
+from gateway.config.loader import load_config
 from gateway.config.model import Limits
+from gateway.pipeline.delivery.lanes import lanes_without_scope
 from tests.install.proxies import Ports, nginx_config
 from tests.support.certificates import Authority
 from tests.support.programs import needs_program
@@ -79,6 +82,83 @@ def test_up_waits_until_litellm_answers(services: dict[str, Any]) -> None:
     assert services["litellm"]["depends_on"] == {"gateway": {"condition": "service_healthy"}}
     for mounted in services["litellm"]["volumes"]:
         assert (DEPLOY / "compose" / mounted.split(":")[0]).is_file()
+
+
+# ---- edges in front of a hub
+
+
+@pytest.fixture
+def edges() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose/edges.yaml").read_text())
+    return loaded
+
+
+def imported_key(service: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Options of the import of a key at its start, and the command that it then is."""
+    importing, running = service["entrypoint"][2].replace("\\\n", "").splitlines()
+    _, keys, name, *options = shlex.split(importing)
+    group = main.commands[keys]
+    assert isinstance(group, click.Group)
+    context = group.commands[name].make_context(name, [one for one in options if not one.startswith("--secret-file")])
+    return {**context.params, "secret_file": options[-1]}, running
+
+
+def test_each_edge_has_a_volume_of_its_own_and_all_else_in_common(edges: dict[str, Any]) -> None:
+    each = [edges["services"][f"edge-{n}"] for n in (1, 2, 3)]
+    assert [edge.pop("volumes")[0] for edge in each] == [f"edge-{n}:/var/lib/telemetry-gateway" for n in (1, 2, 3)]
+    assert each[0] == each[1] == each[2]
+    assert set(edges["volumes"]) == {"hub", "edge-1", "edge-2", "edge-3"}
+    key, running = imported_key(each[0])
+    assert (key["replace"], key["managed"], key["secret_file"]) == (
+        True, ("send-ai-telemetry",), "--secret-file=/run/secrets/sender-key"
+    )  # fmt: skip
+    assert running.endswith("run --config=/etc/telemetry-gateway/edge.yaml")
+
+
+def test_an_edge_has_each_scope_that_the_hub_gives_its_one_key(edges: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "edge-key").write_text("a-key-of-all-edges")
+    Authority(tmp_path).pair.cert.rename(tmp_path / "hub-tls-crt")
+    text = (DEPLOY / "compose/edge.yaml").read_text().replace("/run/secrets", str(tmp_path))
+    (tmp_path / "edge.yaml").write_text(text)
+    config = load_config(tmp_path / "edge.yaml", environ={})
+    upstream = config.upstream
+    assert upstream is not None
+    (key,) = upstream.keys
+    granted, running = imported_key(edges["services"]["hub"])
+    assert running == "exec telemetry-gateway run"
+    assert sorted(key.scopes or ()) == sorted(granted["scopes"])
+    assert lanes_without_scope(upstream) == {}
+    assert (config.profile, config.unit_cost.operation) == ("server", "sum")
+    assert (upstream.sum_retry, upstream.knows_event_ids) == ("at_least_once", True)
+    assert config.pricing.price_list == "off"
+
+
+def test_the_services_of_the_edges_are_read_only_and_their_options_are_known(edges: dict[str, Any]) -> None:
+    for service in edges["services"].values():
+        assert service["read_only"]
+        assert (service["tmpfs"], service["cap_drop"]) == (["/tmp"], ["ALL"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert misspelt_texts(service.get("environment", {})) == []
+        assert re.search(r":-\d+\.\d+\.\d+}$", service["image"]), service["image"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        for mounted in service["volumes"]:
+            source = mounted.split(":")[0]
+            assert source in edges["volumes"] or (DEPLOY / "compose" / source).is_file()
+        assert set(service.get("secrets", ())) <= set(edges["secrets"])
+    assert edges["services"]["hub"]["image"] == yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())["services"]["gateway"]["image"]  # fmt: skip
+
+
+@needs_program("nginx", get="Debian's package nginx-light")
+def test_nginx_takes_the_balancer_and_names_each_edge(edges: dict[str, Any], tmp_path: Path) -> None:
+    text = (DEPLOY / "compose/balancer.conf").read_text()
+    names = {name for name in edges["services"] if name.startswith("edge-")}
+    for port in (4317, 4318):
+        assert set(re.findall(rf"server ([a-z0-9-]+):{port};", text)) == names
+    assert text.count("hash $remote_addr$http_authorization consistent;") == 2
+    config = tmp_path / "balancer.conf"
+    config.write_text(re.sub(r"edge-(\d)", r"127.0.0.\1", text).replace("/tmp/", f"{tmp_path}/"))
+    done = subprocess.run(["nginx", "-t", "-c", config], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_proxies_admit_bodies_as_large_as_the_gateway_does() -> None:
