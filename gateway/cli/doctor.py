@@ -33,8 +33,8 @@ from gateway.common.printable import harmless
 from gateway.config.draft import ConfigFaults
 from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
-from gateway.fleet.devices.operated import ORIGINS
 from gateway.operate import devices, senders, spool_files
+from gateway.operate.edges import QUERY
 from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
 
@@ -42,13 +42,6 @@ SKEW_MAX_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
-EDGES_TO_LOOK_AT: Final = (
-    ("kind", "gateway"),
-    *(("first_contact", contact) for contact in ORIGINS if contact != "gateway"),
-    ("sort_key", "last_contact_at"),
-    ("limit", "100"),
-)
-"""Gateways that forward to this one, the longest silent first; not its own device."""
 SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -251,5 +244,5 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
         for finding in of_senders(await ask(config, SENDERS, senders.LIST, query=SENDERS_TO_LOOK_AT)):
             yield finding
     with suppress(click.ClickException):  # as above
-        for finding in of_edges(await ask(config, DEVICES, devices.LIST, query=EDGES_TO_LOOK_AT)):
+        for finding in of_edges(await ask(config, DEVICES, devices.LIST, query=QUERY)):
             yield finding

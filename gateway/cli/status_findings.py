@@ -17,11 +17,11 @@ from gateway.common.printable import harmless
 from gateway.observability.lane_log import is_closed
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
 from gateway.observability.quarantine import degraded
+from gateway.operate.edges import edges_in
 from gateway.pipeline.delivery.lanes import LANE_NEEDS
 from spool.record import OWN_LANES
 
 MAX_REFUSALS: Final = 5
-SILENT_STATES: Final = frozenset({"offline", "inactive"})
 KEY_REMEDY: Final = "add a key with SCOPE under upstream.keys, and restart"
 BILLING_REMEDY: Final = (
     "the connection has to be established and active at the upstream, and a key has to grant send-billing-data"
@@ -69,20 +69,19 @@ def of_senders(answer: Mapping[str, Any]) -> Iterator[Finding]:
 
 def of_edges(answer: Mapping[str, Any]) -> Iterator[Finding]:
     """Of the list of the gateways that forward to this one, the longest silent first."""
-    edges = answer["devices"]
+    edges = edges_in(answer["devices"])
     if not edges:
         return
-    n = answer["pagination"]["total_count"]
-    verb = "forwards" if n == 1 else "forward"
-    yield Finding("ok", "edges", f"{plural(n, 'gateway', 'gateways')} {verb} to this one")
-    silent = [edge for edge in edges if edge["state"] in SILENT_STATES]
-    for edge in silent[:MAX_REFUSALS]:
-        text = f"{harmless(edge['device_id'])} is silent since {edge['last_contact_at']}"
-        remedy = "start it, or look at its network: what it holds is forwarded when it is back"
-        yield Finding("warning", "edges", text, remedy)
-    if len(silent) > MAX_REFUSALS:
-        text = f"{plural(len(silent) - MAX_REFUSALS, 'more is', 'more are')} silent"
-        yield Finding("warning", "edges", text, "`telemetry-gateway devices list --kind gateway` lists them")
+    verb = "forwards" if len(edges) == 1 else "forward"
+    releases = ", ".join(sorted({harmless(edge.version) for edge in edges if edge.version}))
+    text = f"{plural(len(edges), 'gateway', 'gateways')} {verb} to this one; version {releases or 'unknown'}"
+    yield Finding("ok", "edges", text)
+    wrong = [edge for edge in edges if edge.fault is not None]
+    for edge in wrong[:MAX_REFUSALS]:
+        yield Finding("warning", "edges", f"{harmless(edge.device_id)} {edge.fault}", edge.remedy)
+    if len(wrong) > MAX_REFUSALS:
+        text = f"{plural(len(wrong) - MAX_REFUSALS, 'more has', 'more have')} a fault"
+        yield Finding("warning", "edges", text, "the page Devices names them all")
 
 
 def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:

@@ -90,6 +90,9 @@ class Reported(TypedDict):
     """As the device reported it."""
     labels: Mapping[str, str]
     """As the device reported it."""
+    counters: Mapping[str, Count]
+    """Of its latest heartbeat that had some. A gateway that forwards reports `pending_records` and
+    `oldest_pending_s`: what waits there, and for how long."""
 
 
 class DeviceJson(Reported):
@@ -209,8 +212,9 @@ def item(device: Device, ahead: int) -> DeviceJson:
 
 def reported(device: Device) -> Reported:
     """What the device reported of itself."""
-    said: dict[str, dict[str, str]] = orjson.loads(device.details)
-    return {"host": said.get("host", {}), "client": said.get("client", {}), "labels": said.get("labels", {})}
+    said: dict[str, dict[str, Any]] = orjson.loads(device.details)
+    host, client, labels, counters = (said.get(name, {}) for name in ("host", "client", "labels", "counters"))
+    return {"host": host, "client": client, "labels": labels, "counters": counters}
 
 
 def _time(ms: int | None, ahead: int) -> str | None:

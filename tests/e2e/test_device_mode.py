@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,20 @@ async def test_what_two_devices_send_arrives_once_with_who_sent_it(pair: Gateway
     assert unit_cost(pair) == {"pages": "8"}, "the devices' totals add up"
     assert {service_devices(pair)[device] for device in (ana_id, "serial-7")} == {"workstation"}
     assert "CANARY" not in json.dumps(records)
+
+
+async def test_a_hub_shows_the_gateways_that_forward_to_it_with_what_waits_there(pair: GatewayPair) -> None:
+    def edges() -> dict[str, dict[str, Any]]:
+        answer = run_command(pair.hub, "devices", "list", "--kind", "gateway", "--json").json
+        return {each["device_id"]: each for each in answer["devices"] if each["first_contact"] == "enrolment"}
+
+    with started(pair.edge("one", profile="server", devices={"own_id": "edge-1"})):
+        await until_true(lambda: bool(edges().get("edge-1", {}).get("counters")), what="its heartbeat")
+        doctor = await asyncio.to_thread(run_command, pair.hub, "doctor", "--json")
+    assert edges()["edge-1"]["counters"] == {"pending_records": 0, "oldest_pending_s": 0}
+    (found,) = (each for each in doctor.json["findings"] if each["what"] == "edges")
+    assert found["level"] == "ok"
+    assert found["text"] == f"1 gateway forwards to this one; version {version('ai-telemetry-gateway')}"
 
 
 async def test_a_call_that_reaches_the_hub_by_two_doors_is_one(pair: GatewayPair) -> None:

@@ -142,6 +142,9 @@ def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, momen
         return _taken(device, outcome)
     if beat.host or beat.client or beat.labels:
         device = rows.save(connection, device, details=_details(beat))
+    elif beat.counters:
+        details = orjson.dumps({**orjson.loads(device.details), "counters": beat.counters})
+        device = rows.save(connection, device, details=details)
     device = rows.save(connection, device, instance_id=beat.instance_id)
     return _wait(connection, device, _beat_body(beat, moment), moment)
 
@@ -230,7 +233,7 @@ def _spoke(connection: sqlite3.Connection, device: Device, now_ms: int) -> Devic
 
 
 def _details(beat: Heartbeat) -> bytes:
-    said = (("host", beat.host), ("client", beat.client), ("labels", beat.labels))
+    said = (("host", beat.host), ("client", beat.client), ("labels", beat.labels), ("counters", beat.counters))
     return orjson.dumps({name: value for name, value in said if value})
 
 

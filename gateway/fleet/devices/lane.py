@@ -3,7 +3,7 @@ devices beside it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
@@ -54,12 +54,13 @@ class DeviceLane:
         now_ms: Callable[[], int],
         chance: Callable[[], float],
         itself: New | None = None,
+        own_beat: Callable[[], Mapping[str, Any]] = dict,
         is_wanted: bool = True,
         attempts: Attempts | None = None,
     ) -> None:
         """*now_ms* is the store's clock; *chance* draws from [0, 1). *itself*: the gateway as a
-        device, if it enrols. *is_wanted*: False where the configuration turned the lane
-        off. *attempts* counts what became of its calls.
+        device, if it enrols; *own_beat*: what its heartbeats state too. *is_wanted*: False where
+        the configuration turned the lane off. *attempts* counts what became of its calls.
         """
         self._store = store
         self._calls = calls
@@ -68,7 +69,10 @@ class DeviceLane:
         self._itself = itself
         self._is_wanted = is_wanted
         self._attempts = attempts or Attempts()
-        self._lane_store = DeviceLaneStore(store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance)
+        self._own_beat = own_beat
+        self._lane_store = DeviceLaneStore(
+            store, calls, rate=rate, clock=clock, now_ms=now_ms, chance=chance, said_by=self._said_by
+        )
         self._never = asyncio.Event()
         self._work = LaneWork(_note_fault)
         self.pump = self._make_pump()
@@ -85,6 +89,10 @@ class DeviceLane:
             destination=self._calls.client.destination,
             attempts=self._attempts,
         )
+
+    def _said_by(self, device_id: str) -> Mapping[str, Any]:
+        itself = self._itself
+        return {} if itself is None or itself.device_id != device_id else self._own_beat()
 
     # ---- what the status shows
 

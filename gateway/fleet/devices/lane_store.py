@@ -9,10 +9,10 @@ DatabaseUnavailable leaves as SpoolError, so the pump tries again.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, assert_never
+from typing import Any, Final, Generic, TypeVar, assert_never
 
 import orjson
 import structlog
@@ -113,8 +113,12 @@ class DeviceLaneStore:
         clock: Clock,
         now_ms: Callable[[], int],
         chance: Callable[[], float],
+        said_by: Callable[[str], Mapping[str, Any]] = lambda _: {},
     ) -> None:
-        """*now_ms* is the store's clock; *chance* draws from [0, 1)."""
+        """*now_ms* is the store's clock; *chance* draws from [0, 1). *said_by*: device id -> what a
+        heartbeat that the gateway makes for it states beyond `spoken_for`.
+        """
+        self._said_by = said_by
         self.flights: dict[str, Flight] = {}
         """Batch id -> the call under way."""
         self.is_lost = False
@@ -306,7 +310,7 @@ class DeviceLaneStore:
         if device.beat:
             return DeviceCall("heartbeat", device.sent_id, device.beat)
         body = spoken_for(self._store.gateway_id, wall_ms(device.last_contact_ms), wall_ms(self._now_ms()))
-        return DeviceCall("heartbeat", device.sent_id, orjson.dumps(body))
+        return DeviceCall("heartbeat", device.sent_id, orjson.dumps({**body, **self._said_by(device.device_id)}))
 
     async def _take_probe(self) -> Flight | None:
         """A ping for one lost device, now and then while the fleet is lost."""

@@ -223,6 +223,8 @@ class DeviceStore(OperatedDevices):
         )
 
     def _enrolment_body(self, device: Device, enrollment_id: str) -> bytes:
+        said = orjson.loads(device.details)
+        said.pop("counters", None)  # of a heartbeat: an enrolment has none
         body = {
             "enrollment_id": enrollment_id,
             "epoch": device.epoch,
@@ -231,7 +233,7 @@ class DeviceStore(OperatedDevices):
             "kind": device.kind,
             "first_seen_at": rfc3339_ms(self.to_wall_ms(device.first_seen_ms)),
             "gateway_id": self.gateway_id,
-            **orjson.loads(device.details),
+            **said,
         }
         return orjson.dumps(body)
 

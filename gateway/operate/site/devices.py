@@ -1,6 +1,6 @@
 """Devices: the list, and each one with what it reported, its enrolment, and what can be done."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from gateway.fleet.devices.states import State
 from gateway.operate import devices as operations
+from gateway.operate.edges import QUERY, Edge, edges_in
 from gateway.operate.operation import AnyOperation
 from gateway.operate.parts import STORES
 from gateway.operate.site.listing import listing
@@ -54,8 +55,15 @@ FORGET: Final = DeviceAction(
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    answer = await ask(request, operations.LIST, request.app[STORES].devices)
-    return {"list": listing(LIST, answer, shown=("state", "kind", "first_contact"))}
+    store = request.app[STORES].devices
+    answer = await ask(request, operations.LIST, store)
+    gateways = await ask(request, operations.LIST, store, query=QUERY)
+    return devices(answer, edges_in(gateways["devices"]))
+
+
+def devices(answer: Mapping[str, Any], edges: Sequence[Edge]) -> dict[str, Any]:
+    """The list of *answer*, and the gateways that forward to this one."""
+    return {"list": listing(LIST, answer, shown=("state", "kind", "first_contact")), "edges": edges}
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:

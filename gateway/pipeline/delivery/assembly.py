@@ -14,6 +14,7 @@ from gateway.config.model import Billing, Config, Upstream, refuse_shared_totals
 from gateway.fleet.devices.lane import DeviceLane
 from gateway.fleet.devices.lane_store import EnrolmentRate
 from gateway.fleet.devices.legacy_lane import EarlierItems
+from gateway.fleet.devices.own import own_beat
 from gateway.fleet.devices.rows import New
 from gateway.fleet.devices.store import DeviceStore
 from gateway.local_service.billing_bodies import read_drop, refuse_other_sums
@@ -78,6 +79,7 @@ async def start_delivery(
         now_ms=spool.age_ms,
         chance=random.random,
         itself=itself if config.enrolls_devices else None,
+        own_beat=partial(own_beat, itself, spool),
         is_wanted=DEVICES not in config.unused_lanes,
         attempts=lanes.attempts[DEVICES],
     )

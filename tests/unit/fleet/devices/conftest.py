@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Rig:
         self.wall_ahead_ms = 0
         self.rate = EnrolmentRate(per_s=1000, burst=1000)
         self.grants: Callable[[str], bool] = frozenset(SCOPES.values()).__contains__
+        self.itself: New | None = None
+        self.own_beat: Callable[[], Mapping[str, Any]] = dict
         self.store: DeviceStore
         self.lane: DeviceLane
         self.has_lane = False
@@ -83,6 +85,8 @@ class Rig:
             clock=self.clock,
             now_ms=self.now_ms,
             chance=lambda: 0.5,
+            itself=self.itself,
+            own_beat=self.own_beat,
         )
         await self.lane.start()
         self.has_lane = True

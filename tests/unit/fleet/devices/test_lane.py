@@ -9,10 +9,11 @@ from exporters.cost_service.devices import SCOPES
 from gateway.common.contract.errors import NoAnswer
 from gateway.fleet.devices.lane_store import EnrolmentRate
 from gateway.fleet.devices.outbox import LEASE_MS
+from gateway.fleet.devices.own import DISTRIBUTION, OLDEST_S, PENDING, own_device
 from gateway.fleet.devices.states import State
 from tests.support.polling import until_true
 from tests.support.upstream import Reply, Seen
-from tests.unit.fleet.devices.conftest import Rig, device_in, kind_of
+from tests.unit.fleet.devices.conftest import GATEWAY_ID, Rig, device_in, kind_of
 
 FINE = {"enroll": 201, "heartbeat": 204, "ping": 204}
 
@@ -451,3 +452,17 @@ async def test_an_enrolment_that_lasts_longer_than_its_lease_is_not_sent_twice_a
     answer.set()
     await rig.until(lambda: rig.store.figures.enrolments == 0)
     assert (await rig.device("slow")).state == "enrolled"
+
+
+async def test_the_gateway_s_own_heartbeat_states_its_release_and_what_waits_and_no_other_does(rig: Rig) -> None:
+    itself = own_device(GATEWAY_ID, None, is_workstation=False)
+    rig.itself, rig.own_beat = itself, lambda: {**json.loads(itself.details), "counters": {PENDING: 7, OLDEST_S: 31}}
+    await rig.open()
+    await rig.telemetry("d")
+    await rig.until(lambda: len(rig.enrolments()) == 2 and rig.store.figures.enrolments == 0)
+    await rig.telemetry("d")
+    await rig.until(lambda: {device_in(seen) for seen in rig.calls("heartbeat")} == {"d", GATEWAY_ID})
+    bodies = {device_in(seen): json.loads(seen.body) for seen in rig.calls("heartbeat")}
+    assert bodies[GATEWAY_ID]["client"]["name"] == DISTRIBUTION
+    assert bodies[GATEWAY_ID]["counters"] == {PENDING: 7, OLDEST_S: 31}
+    assert not {"client", "counters"} & set(bodies["d"])

@@ -12,6 +12,7 @@ from gateway.common.contract.errors import BadPayload, NoAnswer, NotFound
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.fleet.devices import rows
 from gateway.fleet.devices.contacts import MAX_INSTANCES
+from gateway.fleet.devices.heartbeat_body import decode_heartbeat
 from gateway.fleet.devices.rows import New
 from gateway.operate.devices import OPERATIONS
 from tests.support.operations import perform
@@ -398,3 +399,21 @@ async def test_an_enrolment_that_was_taken_is_not_taken_again_before_its_lease_e
     again = await rig.store.claim(10, again=True)
     assert {each.enrollment_id for each in first} < {each.enrollment_id for each in again}
     assert [each.attempts for each in again][:2] == [3, 3]
+
+
+async def test_the_counters_of_a_heartbeat_are_shown_until_later_ones_and_are_in_no_enrolment(rig: Rig) -> None:
+    await rig.open(lane=False)
+    said = {"client": {"name": "edge", "version": "1"}, "counters": {"pending_records": 7}}
+    await rig.store.heartbeat("d", decode_heartbeat(json.dumps({"instance_id": "one", "sequence": 1, **said}).encode()))
+    shown = await rig.operate("GET", "/v2/devices/d")
+    assert (shown["client"], shown["counters"]) == (said["client"], {"pending_records": 7})
+    later = {"instance_id": "one", "sequence": 2, "counters": {"pending_records": 0}}
+    await rig.store.heartbeat("d", decode_heartbeat(json.dumps(later).encode()))
+    shown = await rig.operate("GET", "/v2/devices/d")
+    assert (shown["client"], shown["counters"]) == (said["client"], {"pending_records": 0})
+    await rig.close()
+    await rig.open()
+    await rig.until(lambda: rig.enrolments("d") != [])
+    (enrolment,) = rig.enrolments("d")
+    assert enrolment["client"] == said["client"]
+    assert "counters" not in enrolment
