@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,13 +23,13 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.processes import Process
 from tests.install.podman import IMAGE, build, buildah, has_image, podman, prepare
 from tests.install.steps import DELIVERED_S, ROOT, free_port, post_call, read, say, step
 from tests.support.mock_llm import Provider
 
 PODMAN_COMPOSE: Final = "podman-compose==1.6.0"
 PINS = ROOT / "tests/e2e/clients/requirements-litellm-proxy.txt"
+POLL_S: Final = 0.2
 MASTER_KEY: Final = "sk-of-the-install-test"
 OF_LITELLM = """ARG BASE=python:3.11-slim
 FROM ${BASE}
@@ -186,13 +187,11 @@ class Project:
         self.wait(is_healthy, f"{service} healthy")
 
     def wait(self, condition: Callable[[], bool | None], what: str) -> None:
-        """The log of `gateway` is what is shown where it does not come."""
-        log = self.folder / "log"
-        watched = Process(["podman", "logs", "--follow", self.name(self.gateway)], log=log)
-        try:
-            watched.wait_until(condition, timeout_s=2 * DELIVERED_S, what=what)
-        finally:
-            watched.kill()
+        """Raises AssertionError with the log of `gateway` where it does not come."""
+        ends_s = time.monotonic() + 2 * DELIVERED_S
+        while not condition():
+            assert time.monotonic() < ends_s, f"not {what}:\n{podman('logs', '--tail', 50, self.name(self.gateway))}"
+            time.sleep(POLL_S)
 
     def name(self, service: str) -> str:
         return f"{self._file['name']}_{service}_1"
