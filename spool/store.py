@@ -253,7 +253,19 @@ class SeriesStore(Protocol):
         """
 
 
-class CountingStore(Protocol):
+class NumberingStore(Protocol):
+    """The spool numbers records before they are on disk."""
+
+    def reserve(self) -> AbstractContextManager[object]:
+        """While it is held, a `position` stays true until the `append` that
+        takes it; hold it briefly.
+        """
+
+    def position(self, lane: Lane) -> tuple[int, int]:
+        """(chunk, index) that the next record appended to *lane* will have."""
+
+
+class CountingStore(NumberingStore, Protocol):
     """The spool as the ledger, settling and metrics use it."""
 
     @property
@@ -273,14 +285,6 @@ class CountingStore(Protocol):
 
     def wall_ms(self) -> int:
         """The wall clock, for stamps."""
-
-    def reserve(self) -> AbstractContextManager[object]:
-        """While it is held, a `position` stays true until the `append` that
-        takes it; hold it briefly.
-        """
-
-    def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane* will have."""
 
     def number_chunk(self) -> int:
         """The number of a chunk that the next `settle` within this `reserve` writes itself."""
@@ -323,7 +327,7 @@ class CountingStore(Protocol):
 
 
 class IntakeStore(Protocol):
-    """The spool as the intake of telemetry uses it."""
+    """The spool as the front of a gateway uses it."""
 
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may.
@@ -332,15 +336,9 @@ class IntakeStore(Protocol):
         would make the resend a duplicate.
         """
 
-    def reserve(self) -> AbstractContextManager[object]:
-        """While it is held, a `position` stays true until the `append` that
-        takes it; hold it briefly.
-        """
 
-    def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane*
-        will have, within one `reserve`.
-        """
+class AppendStore(NumberingStore, Protocol):
+    """The spool as what counts telemetry uses it."""
 
     def append(
         self, lane: Lane, records: Sequence[bytes], counts: ItemCounts, *, facts: bytes = b"", links: bytes = b""
@@ -527,7 +525,9 @@ class StatusStore(Protocol):
         """Whether what need not be kept should make room, before senders are refused."""
 
 
-class Spool(IntakeStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol):
+class Spool(
+    IntakeStore, AppendStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol
+):
     """The whole spool."""
 
     def events(self, rules: Rules) -> EventStore:

@@ -13,9 +13,10 @@ from benchmarks.litellm_bodies import LiteLLMTemplate
 from benchmarks.processes import Process, read_json_file
 from benchmarks.sender import Load
 from gateway.common.contract.intake import Sender
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.parsing.parse import Parsed, ParseRules, Payload
 from gateway.pipeline.parsing.parser import Parser
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.rules.context import Context
 from gateway.usage.pricing.prices import Prices
 from spool.clock import rfc3339_ms
@@ -92,14 +93,14 @@ class AppendPath:
         self._read, self._given = ReadPath(), _AlreadyRead()
         self._spool = rig.spool
         parser = cast("Parser", self._given)
-        self._pipeline = IngestPipeline(rig.spool, rig.counting, parser, now_ms=rig.clock)
+        self._front = Front(rig.spool, Core(rig.spool, rig.counting), parser, now_ms=rig.clock)
 
     async def cpu_ns(self) -> int:
         """Of all threads, for `BODIES` payloads that arrive at the same time."""
         self._given.parsed = iter(await self._read.read())
         payload = Payload("traces", b"", json=False)
         began = time.process_time_ns()
-        await asyncio.gather(*(self._pipeline.take(payload, SENDER) for _ in range(BODIES)))
+        await asyncio.gather(*(self._front.put(payload, SENDER) for _ in range(BODIES)))
         return time.process_time_ns() - began
 
     def kept(self) -> int:

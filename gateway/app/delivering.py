@@ -43,7 +43,7 @@ async def start_delivering(build: Build, stores: Stores) -> Delivering:
         itself,
         now_ms=build.now_ms,
     )
-    ingest.intake.pipeline.tracer = ingest.settler.tracer = build.tracer
+    ingest.intake.front.core.tracer = ingest.settler.tracer = build.tracer
     delivery = await start_delivery(
         config,
         build.stack,

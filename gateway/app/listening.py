@@ -129,18 +129,18 @@ def admin_of(
 def latencies(
     build: Build, stores: Stores, delivering: Delivering, receiver: Receiver, pushes: Counter[tuple[str, str]]
 ) -> Latencies:
-    lag, pipeline = LoopLag(), delivering.ingest.intake.pipeline
+    lag, front = LoopLag(), delivering.ingest.intake.front
     build.run(lag.run(), "event loop lag")
     return Latencies(
         receiver.counts.seconds,
-        pipeline.append_seconds,
+        front.core.append_seconds,
         stores.spool.commit_seconds,
         delivering.ingest.settler.lag_seconds,
         delivering.delivery.lanes.attempts,
         lag.seconds,
         pushes,
         build.tracer,
-        pipeline.parser.pids,
+        front.parser.pids,
     )
 
 

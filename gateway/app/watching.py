@@ -89,7 +89,7 @@ def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billin
         key_names=stores.keys.names,
         refused=receiver.refused.status,
         upstream=lanes.liveness.status,
-        reader=ingest.intake.pipeline.parser.reader.status,
+        reader=ingest.intake.front.parser.reader.status,
         billing=lambda: None if billing is None else billing.status(),
         billing_relay=delivering.relay.status,
     )

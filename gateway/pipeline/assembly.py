@@ -17,6 +17,8 @@ from gateway.fleet.devices.enrolment_hold import LONGEST_MS, MARGIN_MS, Enrolmen
 from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.devices.rows import New
 from gateway.fleet.devices.store import DeviceStore
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.pipeline.metrics import Settings as MetricsSettings
@@ -25,7 +27,6 @@ from gateway.pipeline.parsing.frames import Setup
 from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
 from gateway.pipeline.parsing.worker_client import WorkerClient
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.pipeline.settle import HeldFrom, Settler
 from gateway.products.catalogue import sources_with
 from gateway.rules.context import Context, Machines, UserPolicy
@@ -195,8 +196,9 @@ def build_intake(
         own_device=own_device,
         limits=config.limits.of_parsing,
     )
-    pipeline = IngestPipeline(spool, settler, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
-    return GatewayIntake(spool, pipeline, metering, devices)
+    core = Core(spool, settler)
+    front = Front(spool, core, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
+    return GatewayIntake(spool, front, metering, devices)
 
 
 def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:

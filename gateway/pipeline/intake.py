@@ -1,4 +1,4 @@
-"""The intake of the gateway: each kind of request goes to its pipeline.
+"""The intake of the gateway: telemetry goes to the front, everything else to what takes it.
 
 It fills `gateway.common.contract.intake.Intake`.
 """
@@ -17,8 +17,8 @@ from gateway.common.contract.parsed_payload import Reported
 from gateway.common.contract.unit_cost import Target
 from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.senders.repeats import reported_once, sent_in
+from gateway.pipeline.front import Front, Taken
 from gateway.pipeline.parsing.parse import Payload
-from gateway.pipeline.pipeline import IngestPipeline, Taken
 from gateway.products.records.envelope import positions_in
 from gateway.usage.events.intake import Metering
 from spool.store import IntakeStore
@@ -37,13 +37,13 @@ class GatewayIntake:
     def __init__(
         self,
         spool: IntakeStore,
-        pipeline: IngestPipeline,
+        front: Front,
         metering: Metering,
         devices: DeviceIntake | None = None,
     ) -> None:
         """Without *devices* none is kept here: their routes are not found."""
         self._spool = spool
-        self.pipeline = pipeline
+        self.front = front
         self._metering = metering
         self._devices = devices
 
@@ -52,10 +52,10 @@ class GatewayIntake:
 
     @property
     def takes_together(self) -> bool:
-        return self.pipeline.parser.reader.reads_spans
+        return self.front.parser.reader.reads_spans
 
     def traces_together(self, bodies: Sequence[bytes], *, sender: Sender) -> TakenTogether | None:
-        return self.pipeline.take_together(bodies, sender)
+        return self.front.put_together(bodies, sender)
 
     async def logs(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return await self._take("otlp.logs", Payload("logs", body, json), sender)
@@ -71,7 +71,7 @@ class GatewayIntake:
         return await self._take(name, Payload(name, body, first_line=first_line), sender)
 
     async def forwarded(self, body: bytes, *, sender: Sender) -> Receipt:
-        taken = await self.pipeline.take(Payload("forwarded", body), sender)
+        taken = await self.front.put(Payload("forwarded", body), sender)
         receipt = receipt_of("records", len(body), taken)
         parsed, admitted = taken.parsed, taken.admitted
         if parsed.calls is None or admitted.calls is parsed.calls:
@@ -112,7 +112,7 @@ class GatewayIntake:
         return (await self._known_devices.enroll(body)).noted("devices", len(body))
 
     async def _take(self, format_: str, payload: Payload, sender: Sender) -> Receipt:
-        taken = await self.pipeline.take(payload, sender)
+        taken = await self.front.put(payload, sender)
         return receipt_of(format_, len(payload.body), taken, is_new=payload.first_line == 1)
 
     @property

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.pipeline.pipeline import PIECE_CALLS
+from gateway.pipeline.core import PIECE_CALLS
 from gateway.rules.call import Call
 from tests.support.calls import call, link
 from tests.support.spool_rig import SETTLE_MS, Rig

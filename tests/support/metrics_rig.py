@@ -10,12 +10,13 @@ from typing import Any
 import orjson
 
 from gateway.common.contract.intake import Receipt, Sender
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.metrics import Settings
 from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
 from gateway.pipeline.parsing.worker_client import WorkerClient
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.pipeline.settle import Settler
 from gateway.usage.pricing.prices import Prices
 from spool.record import AI_TELEMETRY, Lane
@@ -60,8 +61,8 @@ class MetricsRig:
         )
         await self.counting.rebuild()
         rules = ParseRules(prices, self._metrics.prefer_metrics)
-        pipeline = IngestPipeline(self.spool, self.counting, Parser(rules, worker), now_ms=self.clock)
-        self.intake = GatewayIntake(self.spool, pipeline, metering(self.spool, self.clock))
+        front = Front(self.spool, Core(self.spool, self.counting), Parser(rules, worker), now_ms=self.clock)
+        self.intake = GatewayIntake(self.spool, front, metering(self.spool, self.clock))
         return self
 
     async def reopen(self, *, exporters: Sequence[Lane] | None = None) -> None:

@@ -1,5 +1,5 @@
 """What the web code calls with a request's bytes, and what it learns of them: the interface that
-`gateway.pipeline.pipeline` fills.
+`gateway.pipeline.intake` fills.
 """
 
 import asyncio

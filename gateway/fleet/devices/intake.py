@@ -27,7 +27,7 @@ from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.common.contract.scopes import ENROLL_SCOPE
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.counting.calls.digest import DIGEST_BYTES
-from gateway.fleet.devices.attribution import Labels, attribute_calls, attribute_points
+from gateway.fleet.devices.attribution import Labels, attribute_points
 from gateway.fleet.devices.contacts import Inserts, Taken
 from gateway.fleet.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.fleet.devices.rows import New
@@ -100,33 +100,25 @@ class DeviceIntake:
 
     # ---- beside telemetry
 
-    async def admitted(self, packed: ParsedPayload, context: Context) -> ParsedPayload:
-        """*packed* without the calls of blocked devices, and with what devices state of
-        themselves in their calls.
+    async def admitted(self, packed: ParsedPayload) -> tuple[ParsedPayload, Mapping[str, Labels]]:
+        """*packed* without the calls of blocked devices, and the labels of its devices.
 
         A new device is on disk when this returns. Raises DatabaseUnavailable where it must be.
         """
         services = devices_in(packed)
         if not services:
-            return packed
+            return packed, {}
         blocked = await self._met(services)
-        if blocked:
-            packed = without(packed, blocked)
-        return self._attributed(packed, services, context)
+        return without(packed, blocked) if blocked else packed, self._labels_of(services)
 
-    def admitted_at_once(self, packed: ParsedPayload, context: Context) -> ParsedPayload | None:
-        """As `admitted`, where each device is known and none is blocked; None where one is not."""
+    def labels_at_once(self, packed: ParsedPayload) -> Mapping[str, Labels] | None:
+        """The labels of the devices in *packed*, where each is known and none is blocked; None
+        where one is not.
+        """
         services = devices_in(packed)
-        if not services:
-            return packed
-        if self._store.strangers(services) or any(map(self._store.is_blocked, services)):
+        if services and (self._store.strangers(services) or any(map(self._store.is_blocked, services))):
             return None
-        return self._attributed(packed, services, context)
-
-    def _attributed(self, packed: ParsedPayload, services: Mapping[str, str | None], context: Context) -> ParsedPayload:
-        """*packed* with what the devices in it state of themselves."""
-        labels = self._labels_of(services)
-        return attribute_calls(packed, labels, context) if labels else packed
+        return self._labels_of(services)
 
     def _labels_of(self, services: Mapping[str, str | None]) -> dict[str, Labels]:
         return {device_id: labels for device_id in services if (labels := self._store.labels(device_id))}

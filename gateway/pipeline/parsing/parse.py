@@ -2,7 +2,7 @@
 
 This is the costly part of the intake: decode, normalise, price, serialise, and the
 ledger's rows. What depends on earlier payloads comes behind it
-(`gateway.pipeline.pipeline`). Records become bytes here, once.
+(`gateway.pipeline.core`). Records become bytes here, once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,6 +63,14 @@ class Parsed(NamedTuple):
     """What the payload states of traces as a whole, for `TraceAttributes`."""
     traces_of_calls: Mapping[str, str] = _NOTHING
     """Record id -> trace id."""
+    labels: Mapping[str, Mapping[str, str]] = _NOTHING
+    """What devices in it state of themselves, where it is filled in behind what is stated of
+    traces."""
+
+    @property
+    def names_traces(self) -> bool:
+        """Whether something is stated of traces, or may be of its calls' traces."""
+        return bool(self.trace_updates or self.traces_of_calls)
 
     @property
     def is_stated(self) -> bool:

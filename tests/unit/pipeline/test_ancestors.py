@@ -10,9 +10,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from gateway.common.contract.intake import Sender
 from gateway.counting.calls.inheritance import MAX_BEARERS, Inheritance
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.parsing.parse import ParseRules, Payload
 from gateway.pipeline.parsing.parser import Parser
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.rules.ancestors import MAX_DEPTH
 from gateway.rules.context import Context, UserPolicy
 from gateway.usage.pricing.prices import Prices
@@ -75,10 +76,10 @@ class Gateway:
 
     async def send(self, *spans: Span, sender: Sender = Sender("k", "peer"), **rest: Any) -> None:  # noqa: B008 - immutable
         parser = Parser(ParseRules(Prices()))
-        pipeline = IngestPipeline(
-            self.rig.spool, self.rig.counting, parser, now_ms=self.rig.clock, context=self.context
+        front = Front(
+            self.rig.spool, Core(self.rig.spool, self.rig.counting), parser, now_ms=self.rig.clock, context=self.context
         )
-        await pipeline.take(Payload("traces", body(*spans, **rest), json=False), sender)
+        await front.put(Payload("traces", body(*spans, **rest), json=False), sender)
 
     async def attributions(self) -> list[dict[str, Any]]:
         """Of the calls that are forwarded now: what people they state."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from gateway.pipeline import pipeline
+from gateway.pipeline import core
 from tests.support.calls import span_id, trace_id
 from tests.support.metrics import LABELS, RESOURCE, at_ns, attributes
 from tests.support.metrics_rig import ANYONE, SETTLE_MS, MetricsRig
@@ -38,7 +38,7 @@ def reported_by_two(n: int) -> bytes:
 
 
 async def test_a_payload_in_pieces_is_settled_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "PIECE_CALLS", 20)
+    monkeypatch.setattr(core, "PIECE_CALLS", 20)
     rig = await MetricsRig(tmp_path).open()
     taking = asyncio.create_task(rig.intake.traces(reported_by_two(CALLS), json=False, sender=ANYONE))
     while not taking.done():

@@ -91,7 +91,7 @@ async def test_what_was_counted_under_the_name_goes_on_when_counting_knows_the_k
 
 
 async def test_the_second_process_knows_a_key_as_the_gateway_does(rig: MetricsRig) -> None:
-    context = rig.intake.pipeline.context_of(GREEN)
+    context = rig.intake.front.context_of(GREEN)
     client = worker_client()
     client.start()
     try:

@@ -10,9 +10,10 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gateway.common.contract.intake import Sender
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.parsing.parse import ParseRules, Payload
 from gateway.pipeline.parsing.parser import Parser
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.usage.pricing.prices import Prices
 from tests.support.calls import EPOCH_MS, span_id, trace_id
 from tests.support.metrics import attributes
@@ -156,10 +157,10 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("spans", MIXTURES.values(), ids=MIXTURES)
 async def test_one_call_is_billed_once(rig: Rig, spans: list[Span], *, together: bool, backwards: bool) -> None:
-    pipeline = IngestPipeline(rig.spool, rig.counting, Parser(ParseRules(Prices())), now_ms=rig.clock)
+    front = Front(rig.spool, Core(rig.spool, rig.counting), Parser(ParseRules(Prices())), now_ms=rig.clock)
     ordered = spans[::-1] if backwards else spans
     for part in [ordered] if together else [[span] for span in ordered]:
-        await pipeline.take(Payload("traces", body(*part), json=False), Sender("k", "peer"))
+        await front.put(Payload("traces", body(*part), json=False), Sender("k", "peer"))
     await rig.settle()
     (record,) = await rig.records()
     assert (record["usage"]["input_tokens"], record["usage"]["output_tokens"]) == (100, 20)

@@ -12,10 +12,11 @@ import orjson
 import pytest
 
 from gateway.common.contract.intake import Receipt, Sender
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.pipeline.trace_attributes import MAX_CALLS
 from gateway.usage.pricing.prices import Prices
 from tests.support.compare import differences
@@ -37,8 +38,10 @@ class Gateway:
     def _open(self) -> None:
         prices = Prices()
         self.rig.counting._price = prices.price
-        pipeline = IngestPipeline(self.rig.spool, self.rig.counting, Parser(ParseRules(prices)), now_ms=self.rig.clock)
-        self.intake = GatewayIntake(self.rig.spool, pipeline, metering(self.rig.spool, self.rig.clock))
+        front = Front(
+            self.rig.spool, Core(self.rig.spool, self.rig.counting), Parser(ParseRules(prices)), now_ms=self.rig.clock
+        )
+        self.intake = GatewayIntake(self.rig.spool, front, metering(self.rig.spool, self.rig.clock))
 
     async def reopen(self) -> None:
         await self.rig.reopen()

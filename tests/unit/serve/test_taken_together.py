@@ -187,13 +187,13 @@ class Gateway:
     async def figures(self) -> dict[str, Any]:
         """All that the conversation came to."""
         receiver, rig = self.receiver, self.rig
-        pipeline = rig.intake.pipeline
+        front = rig.intake.front
         found = {
             "answers": self.answers(),
             "counts": dict(receiver.counts.answers),
             "unforeseen": receiver.counts.unforeseen,
             "seconds": {path: seconds.read().buckets[-1][1] for path, seconds in receiver.counts.seconds.items()},
-            "appended": pipeline.append_seconds.read().buckets[-1][1],
+            "appended": front.core.append_seconds.read().buckets[-1][1],
             "over_quota": dict(receiver.figures().over_quota),
             "left": {key: [x and x.left for x in pair] for key, pair in receiver.admission.quotas._buckets.items()},
             "held": receiver.budget.used_bytes,
@@ -211,8 +211,8 @@ class Gateway:
                 )
                 for sender, x in self.senders.known.items()
             },
-            "reader": pipeline.parser.reader.status(),
-            "unpriced": dict(pipeline.parser.rules.prices.unpriced),
+            "reader": front.parser.reader.status(),
+            "unpriced": dict(front.parser.rules.prices.unpriced),
             "requests": sum(receiver.counts.answers.values()),
         }
         await rig.settle()
@@ -463,13 +463,13 @@ async def test_a_sender_that_goes_away_is_counted_and_holds_up_no_one(tmp_path: 
 async def test_what_is_traced_is_taken_by_itself(tmp_path: Path) -> None:
     async with opened(tmp_path, together=True) as gateway:
         await warmed(gateway)
-        pipeline, key = gateway.rig.intake.pipeline, gateway.keys.authenticate("one")
+        front, key = gateway.rig.intake.front, gateway.keys.authenticate("one")
         sender = sender_of(key, CIMultiDict(), "127.0.0.1")
-        appended = pipeline.take_together([SPAN.body(1000)], sender)
+        appended = front.put_together([SPAN.body(1000)], sender)
         assert appended is not None
         await appended.kept
-        pipeline.tracer = Tracer(1.0, chance=lambda: 0.0, random_bytes=bytes)
-        assert pipeline.take_together([SPAN.body(1001)], sender) is None
+        front.core.tracer = Tracer(1.0, chance=lambda: 0.0, random_bytes=bytes)
+        assert front.put_together([SPAN.body(1001)], sender) is None
 
 
 @pytest.mark.parametrize(

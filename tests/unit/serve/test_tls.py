@@ -428,13 +428,13 @@ async def test_the_subject_of_a_certificate_is_the_name_of_a_key(
         for name, scope in (("shop bot", INGEST_SCOPE), ("localhost", INGEST_SCOPE), ("shop viewer", EVENT_SCOPE)):
             await gateway.keys.create(name, Fixed(frozenset({scope})), by=BY, labels={"team": "shop"})
         senders: list[Sender] = []
-        take = gateway.intake.pipeline.take
+        put = gateway.intake.front.put
 
         async def noted(payload: Payload, sender: Sender) -> Any:
             senders.append(sender)
-            return await take(payload, sender)
+            return await put(payload, sender)
 
-        monkeypatch.setattr(gateway.intake.pipeline, "take", noted)
+        monkeypatch.setattr(gateway.intake.front, "put", noted)
         for shown, status, code in (
             (bot, 200, None),
             (workload, 200, None),

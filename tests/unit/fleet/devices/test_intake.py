@@ -17,11 +17,12 @@ from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.fleet.devices.backfill import add_named
 from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.devices.store import DeviceStore
+from gateway.pipeline.core import Core
+from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.metrics import Settings
 from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
-from gateway.pipeline.pipeline import IngestPipeline
 from gateway.pipeline.settle import Settler
 from gateway.rules.context import Context, Machines
 from gateway.usage.pricing.prices import Prices
@@ -31,6 +32,7 @@ from tests.conformance.exporters.test_otlp import FULL
 from tests.support.device_senders import attributes, heartbeat, resource_spans, telemetry
 from tests.support.spool_rig import Clock, metering, open_spool
 from tests.unit.fleet.devices.conftest import GATEWAY_ID
+from tests.unit.products.test_langfuse import batch, create, trace, update
 
 ANYONE = Sender(key=None, peer="192.0.2.1")
 
@@ -52,17 +54,19 @@ class Whole:
         self.clock, self.enrolls = clock, enrolls
         self.open()
 
-    def open(self, *, needs_row: bool = False) -> None:
+    def open(self, *, needs_row: bool = False, own_device: str | None = None) -> None:
         devices = DeviceIntake(self.store, telemetry_enrolls=self.enrolls, needs_row=needs_row)
-        pipeline = IngestPipeline(
+        front = Front(
             self.spool,
-            self.counting,
+            Core(self.spool, self.counting),
             Parser(ParseRules(Prices())),
             now_ms=self.clock,
-            context=Context(0, "", machines=Machines(b"secret" * 4) if self.enrolls else Machines()),
+            context=Context(
+                0, "", machines=Machines(b"secret" * 4) if self.enrolls else Machines(), own_device=own_device
+            ),
             devices=devices,
         )
-        self.intake = GatewayIntake(self.spool, pipeline, metering(self.spool, self.clock), devices)
+        self.intake = GatewayIntake(self.spool, front, metering(self.spool, self.clock), devices)
 
     async def send(self, *resources: dict[str, Any]) -> Receipt:
         return await self.intake.traces(telemetry(*resources).body, json=True, sender=ANYONE)
@@ -351,6 +355,20 @@ async def test_a_devices_labels_reach_its_calls_where_nothing_else_states_them(w
     assert (own["team"], own["user"], own["labels"]) == ("own", "ann", {"cost_center": "own"})
     assert other == {"device_id": "other"}
     assert none == {"service_name": "no device"}
+
+
+async def test_what_is_stated_of_a_trace_goes_before_a_devices_labels(whole: Whole) -> None:
+    """In one payload with the call, and before it."""
+    await labelled(whole, "laptop")
+    whole.open(own_device="laptop")
+    for events in (
+        [[trace(id="t1", userId="ana"), create("g1", traceId="t1"), update("g1", traceId="t1")]],
+        [[trace(id="t2", userId="bo")], [create("g2", traceId="t2"), update("g2", traceId="t2")]],
+    ):
+        for each in events:
+            await whole.intake.source("langfuse", json.dumps(batch(*each)).encode(), sender=ANYONE)
+    said = [record["attribution"] for record in await whole.records()]
+    assert [(x["user"], x["team"]) for x in said] == [("ana", "search"), ("bo", "search")]
 
 
 async def test_what_the_key_fixes_overrides_a_devices_labels(whole: Whole) -> None:

@@ -437,14 +437,15 @@ async def test_a_client_of_http_1_reads_which_port_it_wants(gateway: Gateway, ch
 def held_append(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
     """What lets appends go on, and what is set once one waits."""
     go, waits = asyncio.Event(), asyncio.Event()
-    append = gateway.intake.pipeline._count_and_append
+    core = gateway.intake.front.core
+    take = core.take
 
-    async def slow_append(*arguments: Any) -> None:
+    async def slow_take(*arguments: Any) -> Any:
         waits.set()
         await go.wait()
-        await append(*arguments)
+        return await take(*arguments)
 
-    monkeypatch.setattr(gateway.intake.pipeline, "_count_and_append", slow_append)
+    monkeypatch.setattr(core, "take", slow_take)
     return go, waits
 
 

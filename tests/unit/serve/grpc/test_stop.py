@@ -28,14 +28,14 @@ async def test_at_stop_all_listeners_close_at_once_and_answer_what_is_under_way(
     assert isinstance(http, TcpAddress)
     assert isinstance(admin, TcpAddress)
     under_way, let_on = asyncio.Semaphore(0), asyncio.Event()
-    take = gateway.intake.pipeline.take
+    put = gateway.intake.front.put
 
     async def slow(payload: Payload, sender: Sender) -> Any:
         under_way.release()
         await let_on.wait()
-        return await take(payload, sender)
+        return await put(payload, sender)
 
-    monkeypatch.setattr(gateway.intake.pipeline, "take", slow)
+    monkeypatch.setattr(gateway.intake.front, "put", slow)
     reader, writer = await asyncio.open_connection(http.host, http.port)
     body = call_span("a", (1, 1))
     head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: {len(body)}\r\n\r\n"
