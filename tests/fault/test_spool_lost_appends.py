@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from spool.errors import SpoolCorrupt, SpoolError
-from spool.record import AI_TELEMETRY
 from spool.sqlite.database import PAGE_BYTES
 from spool.sqlite.spool import SqliteSpool
 from tests.support.calls import call
-from tests.support.polling import HANGS_S
 from tests.support.spool_rig import Rig, append, assert_balanced, drained, noise, open_spool
 
 
@@ -44,33 +42,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     await rig.close()
 
 
-async def test_a_refused_payload_is_taken_when_it_comes_again_and_an_earlier_one_is_a_duplicate(rig: Rig) -> None:
-    await rig.send(call("earlier"))
-    await break_appends(rig.spool)
-    with pytest.raises(SpoolError):
-        await rig.send(call("refused", trace="u"))
-    await mend_appends(rig.spool)
-    await rebuilt(rig)
-    await rig.send(call("refused", trace="u"), call("earlier"))
-    await rig.settle()
-    assert await rig.totals() == (2, 200, 40)
-    assert (rig.spool.edge()["kept"], rig.spool.edge()["duplicate"]) == (2, 1)
-    assert rig.counting.rebuilds == 1
-
-
-async def test_until_the_ledger_is_read_again_nothing_is_taken(rig: Rig) -> None:
-    await break_appends(rig.spool)
-    with pytest.raises(SpoolError):
-        await rig.send(call("a"))
-    with pytest.raises(SpoolError):
-        rig.spool.admit(1)
-    with pytest.raises(SpoolError):
-        append(rig.spool, [b"{}"])
-    await mend_appends(rig.spool)
-    await rebuilt(rig)
-    rig.spool.admit(1)
-
-
 async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: Rig) -> None:
     """The second payload waits for the next commit when the first one fails; a
     third one repeats the first.
@@ -96,24 +67,6 @@ async def test_what_was_counted_while_the_commit_failed_is_refused_with_it(rig: 
     assert rig.spool.edge()["duplicate"] == 0
 
 
-async def test_a_call_is_not_dropped_for_one_that_was_lost(rig: Rig) -> None:
-    """The parent is on disk and due when the children that would cover it are refused,
-    in one and the same commit.
-    """
-    await rig.send(call("root", at=(0, 3000), tokens=(200, 40), scope="framework"))
-    await break_appends(rig.spool)
-    rig.clock.now_ms += 10_000
-    lost = rig.append(call("c1", parent="root"), call("c2", parent="root"))
-    with pytest.raises(SpoolError):
-        await rig.counting.settle_due(rig.clock.now_ms)
-    with pytest.raises(SpoolError):
-        await lost
-    await mend_appends(rig.spool)
-    await rebuilt(rig)
-    await rig.settle()
-    assert await rig.totals() == (1, 200, 40), "its children never came again, so it stands"
-
-
 async def test_settling_that_cannot_be_written_decides_nothing(rig: Rig) -> None:
     await rig.send(call("sdk"), call("beside", trace="u", scope="other"))
     await _run(rig.spool, "CREATE TRIGGER no BEFORE INSERT ON change BEGIN SELECT RAISE(ABORT, 'no'); END")
@@ -127,25 +80,6 @@ async def test_settling_that_cannot_be_written_decides_nothing(rig: Rig) -> None
     assert await rig.totals() == (1, 100, 20)
     assert rig.spool.edge()["duplicate"] == 2
     assert rig.counting.rebuilds == 0
-
-
-async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebuild(tmp_path: Path) -> None:
-    rig = await Rig.opened(tmp_path / "data")
-    rig.counting.settle_ms = 0
-    running = asyncio.create_task(rig.counting.run())
-    await break_appends(rig.spool)
-    with pytest.raises(SpoolError):
-        await rig.send(call("a"))
-    await mend_appends(rig.spool)
-    await rebuilt(rig)
-    await rig.send(call("a"))
-    async with asyncio.timeout(HANGS_S):
-        while not (records := await rig.records()):
-            await rig.spool.wait_ready(AI_TELEMETRY, 5)
-    assert len(records) == 1
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    await rig.close()
 
 
 async def test_c03_a_file_that_rots_while_it_is_open_is_salvaged_and_ends_no_thread(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from gateway.rules.call import Call
 from tests.support.scenarios import ALL, Scenario
-from tests.support.spool_rig import SETTLE_MS, Rig, totals
+from tests.support.spool_homes import HOMES, spool_home_of
+from tests.support.spool_rig import SETTLE_MS, Clock, Rig, totals
 
 Item = Call | bytes
 
@@ -30,6 +31,8 @@ class Delivery:
     restart_at: int | None
     reopened: frozenset[int] = frozenset()
     """After which passes of settling it restarts."""
+    home: str = "sqlite"
+    """Where its spool is."""
 
 
 @st.composite
@@ -44,12 +47,15 @@ def deliveries(draw: st.DrawFn, scenarios: list[Scenario]) -> Delivery:
     gaps_ms = draw(st.lists(st.integers(0, most_ms), min_size=len(parts), max_size=len(parts)))
     restart_at = draw(st.none() | st.integers(0, len(parts)))
     reopened = draw(st.sets(st.integers(0, 2 * SETTLE_MS // 1000), max_size=3))
-    return Delivery(list(zip(gaps_ms, parts, strict=True)), restart_at, frozenset(reopened))
+    home = draw(st.sampled_from(HOMES))
+    return Delivery(list(zip(gaps_ms, parts, strict=True)), restart_at, frozenset(reopened), home)
 
 
 async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
     """What the upstream gets of *delivery*, in passes of a second."""
-    rig = await Rig.opened(folder / "data")
+    clock = Clock()
+    home = spool_home_of(delivery.home, folder / "data", clock)
+    rig = await Rig.opened(folder, clock, home=home)
     for n, (gap_ms, items) in enumerate(delivery.requests):
         rig.clock.now_ms += gap_ms
         if n == delivery.restart_at:
@@ -65,6 +71,7 @@ async def forwarded(delivery: Delivery, folder: Path) -> list[dict[str, Any]]:
         if n in delivery.reopened:
             await rig.reopen()
     assert rig.counting.ledger.oldest_ms() is None, "something was left unsettled"
+    await home.check()
     await rig.close()
     return records
 

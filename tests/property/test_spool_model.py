@@ -1,5 +1,5 @@
-"""The spool against a model of plain lists, with restarts and crashes: each record has one outcome,
-in order, and it is counted.
+"""The spool, on each of its homes, against a model of plain lists, with restarts and crashes: each
+record has one outcome, in order, and it is counted.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, Batch
 from spool.settling import Change
-from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
-from tests.support.spool_rig import SETTINGS, Clock, append, assert_balanced, freeze, open_spool
+from tests.support.spool_homes import RecordSpool, spool_home_of
+from tests.support.spool_rig import SETTINGS, Clock, append, freeze
 
 T = TypeVar("T")
 ARCHIVE = "archive"
@@ -73,35 +73,32 @@ class Unsettled:
 class SpoolMachine(RuleBasedStateMachine):
     """Every rule does the same to the spool and to the model."""
 
+    home_name = "sqlite"
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="spool-model-"))
         self.runner = asyncio.Runner()
         self.clock = Clock()
+        self.home = spool_home_of(self.home_name, self.folder / "data", self.clock)
         self.settings = AGED
         self.letters: list[tuple[str, bytes]] = []
         """Dead letters whose bytes are kept, with their lane, the oldest first."""
         self.letter_bytes = AGED.dead_letter_bytes
         """That they may take."""
-        self.lives = 0
         self.made = 0
         self.dropped = 0
         self.lanes = {lane: Lane() for lane in LANES}
         self.unsettled: list[Unsettled] = []
         self.old: set[bytes] = set()
         """Records that are too old, but settled only then or were under way."""
-        self.spool: SqliteSpool
+        self.spool: RecordSpool
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 
-    def data_dir(self) -> Path:
-        return self.folder / str(self.lives)
-
     async def open(self) -> None:
-        self.spool = open_spool(
-            self.data_dir(), self.clock, settings=self.settings, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,)
-        )
+        self.spool = self.home.open(settings=self.settings, exporters=(ARCHIVE,), settling=(AI_TELEMETRY,))
         self.letter_bytes = max(self.letter_bytes, self.settings.dead_letter_bytes)
 
     @initialize()
@@ -346,12 +343,10 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Go on with the files as they lay on the disk while they were open."""
+        """Go on with what was kept while it was open."""
 
         async def work() -> None:
-            before = self.data_dir()
-            self.lives += 1
-            shutil.copytree(before, self.data_dir())
+            self.home.kill()
             await self.spool.close()
             await self.open()
 
@@ -382,22 +377,10 @@ class SpoolMachine(RuleBasedStateMachine):
             self.lanes[lane].delivered += batch.records
 
     async def crash_at_commit(self, begin: Callable[[], Awaitable[None]], *, after: bool) -> None:
-        """Go on with the files as they are before, or *after*, the commit of what is begun;
-        no one was answered by then.
+        """Go on with what is kept before, or *after*, the commit of what is begun; no one was
+        answered by then.
         """
-        before = self.data_dir()
-        self.lives += 1
-        writer: Any = self.spool.writer
-        commit = writer.transaction
-
-        def dying(*arguments: Any) -> Any:
-            result = commit(*arguments) if after else None
-            shutil.copytree(before, self.data_dir(), dirs_exist_ok=True)
-            writer.transaction = commit
-            return result if after else commit(*arguments)
-
-        writer.transaction = dying
-        await begin()
+        await self.home.kill_at_commit(begin, after=after)
         await self.spool.close()
         await self.open()
         self.end_leases()
@@ -412,7 +395,7 @@ class SpoolMachine(RuleBasedStateMachine):
     def figures_are_those_of_the_model(self) -> None:
         if not hasattr(self, "spool"):
             return
-        self.run(assert_balanced(self.spool))
+        self.run(self.home.check())
         assert self.spool.edge()["received"] == self.made
         assert self.spool.edge()["duplicate"] == self.dropped
         for lane, model in self.lanes.items():
@@ -434,7 +417,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 left = [record for batch in model.frozen for record in batch.records] + model.waiting
                 left += [] if lane == DEVICES else [x.record for x in self.unsettled]
                 assert self.run(drained_whole(self.spool, lane)) == left
-                letters = self.run(dead_letters(self.spool, lane))
+                letters = [record for _, _, record in self.run(self.home.letters(lane))]
                 assert letters == [record for of, record in self.letters if of == lane]
                 outcomes = [*model.delivered, *model.dead, *model.expired, *left]
                 assert len(set(outcomes)) == len(outcomes), "a record had two fates"
@@ -443,7 +426,7 @@ class SpoolMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-async def drained_whole(spool: SqliteSpool, lane: str) -> list[bytes]:
+async def drained_whole(spool: RecordSpool, lane: str) -> list[bytes]:
     records: list[bytes] = []
     while (batch := await freeze(spool, lane)) is not None:
         records += batch.records
@@ -451,14 +434,11 @@ async def drained_whole(spool: SqliteSpool, lane: str) -> list[bytes]:
     return records
 
 
-async def dead_letters(spool: SqliteSpool, lane: str) -> list[bytes]:
-    found: list[tuple[bytes]] = await spool.ask(
-        lambda connection, _: connection.execute(
-            "SELECT record FROM dead_letter WHERE lane=? ORDER BY id", (lane,)
-        ).fetchall()
-    )
-    return [record for (record,) in found]
+class MemoryMachine(SpoolMachine):
+    home_name = "memory"
 
 
 TestSpoolModel = SpoolMachine.TestCase
 TestSpoolModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestMemorySpoolModel = MemoryMachine.TestCase
+TestMemorySpoolModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -4,10 +4,11 @@ closed, killed and opened again.
 
 import shutil
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,9 +21,12 @@ from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.sqlite import writer
 from spool.sqlite.spool import SqliteSpool
-from spool.store import ItemCounts
+from spool.store import AppendStore, ItemCounts, LaneStore
 from spool.unit_cost import Rules
 from tests.support.calls import EPOCH_MS
+
+if TYPE_CHECKING:
+    from tests.support.spool_homes import SpoolHome
 
 SETTLE_MS = 10_000
 WINDOW_MS = 600_000
@@ -70,7 +74,7 @@ def metering(spool: SqliteSpool, clock: Clock) -> Metering:
     return Metering(spool.events(Rules()), EventRules(), now_ms=clock)
 
 
-def append(spool: SqliteSpool, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
+def append(spool: AppendStore, records: Sequence[bytes], lane: Lane = AI_TELEMETRY) -> Awaitable[None]:
     return spool.append(lane, records, ItemCounts(received=len(records), kept=len(records)))
 
 
@@ -85,13 +89,13 @@ async def log_copied(spool: SqliteSpool) -> None:
 
 
 async def freeze(
-    spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
+    spool: LaneStore, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
 ) -> Batch | None:
     return await spool.freeze(lane, max_records=max_records, max_bytes=max_bytes)
 
 
 async def frozen(
-    spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
+    spool: LaneStore, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000, max_bytes: int = ROOMY
 ) -> Batch:
     """The next batch, which must be there."""
     batch = await freeze(spool, lane, max_records=max_records, max_bytes=max_bytes)
@@ -99,7 +103,7 @@ async def frozen(
     return batch
 
 
-async def drained(spool: SqliteSpool, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000) -> list[bytes]:
+async def drained(spool: LaneStore, lane: Lane = AI_TELEMETRY, *, max_records: int = 1000) -> list[bytes]:
     """All that is ready in *lane*, in order, delivered."""
     records: list[bytes] = []
     while (batch := await freeze(spool, lane, max_records=max_records)) is not None:
@@ -132,12 +136,12 @@ def copied(data_dir: Path, to: Path) -> Path:
 
 
 class Rig:
-    """Spool and ledger of one gateway on *data_dir*."""
+    """Spool and ledger of one gateway."""
 
-    def __init__(self, data_dir: Path, clock: Clock, *, settings: SpoolSettings, max_keys: int) -> None:
+    def __init__(self, data_dir: Path, clock: Clock, *, open_spool: Callable[[], Any], max_keys: int) -> None:
         self.data_dir = data_dir
         self.clock = clock
-        self._settings = settings
+        self._open_spool = open_spool
         self._max_keys = max_keys
         self._open()
 
@@ -149,13 +153,18 @@ class Rig:
         *,
         settings: SpoolSettings = SETTINGS,
         max_keys: int = 100_000,
+        home: "SpoolHome | None" = None,
     ) -> "Rig":
-        rig = cls(data_dir, clock or Clock(), settings=settings, max_keys=max_keys)
+        """In *data_dir*, or at *home*, which has the same clock."""
+        clock = clock or Clock()
+        opened = partial(open_spool, data_dir, clock) if home is None else home.open
+        opened = partial(opened, settings=settings, settling=(AI_TELEMETRY,))
+        rig = cls(data_dir, clock, open_spool=opened, max_keys=max_keys)
         await rig.counting.rebuild()
         return rig
 
     def _open(self) -> None:
-        self.spool = open_spool(self.data_dir, self.clock, settings=self._settings, settling=(AI_TELEMETRY,))
+        self.spool = self._open_spool()
         self.counting = Settler(
             self.spool, settle_ms=SETTLE_MS, window_ms=WINDOW_MS, max_keys=self._max_keys, now_ms=self.spool.age_ms
         )
@@ -197,7 +206,8 @@ class Rig:
         return totals(await self.records())
 
     async def close(self) -> None:
-        await assert_balanced(self.spool)
+        if isinstance(self.spool, SqliteSpool):
+            await assert_balanced(self.spool)
         await self.spool.close()
 
 

@@ -176,3 +176,15 @@ async def test_the_lock_of_a_dead_process_is_free(data_dir: Path) -> None:
     spool = open_spool(data_dir)
     assert await drained(spool) == [b"1", b"2"]
     await spool.close()
+
+
+async def test_an_exporter_that_is_gone_is_named_with_what_it_left(data_dir: Path) -> None:
+    spool = open_spool(data_dir, exporters=("archive",))
+    await append(spool, [b"1", b"2"])
+    await spool.close()
+    with capture_logs() as logged:
+        spool = open_spool(data_dir)
+    assert [(line["event"], line["lane"], line["expired"]) for line in logged] == [
+        ("exporter no longer configured", "archive", 2)
+    ]
+    await spool.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spool.sqlite import database, writer
 from spool.sqlite.spool import SqliteSpool
-from tests.support.spool_rig import append, assert_balanced, drained, log_copied, noise
+from tests.support.spool_rig import Clock, append, assert_balanced, drained, log_copied, noise, open_spool
 
 MIB = 1 << 20
 
@@ -43,3 +43,16 @@ async def test_a_log_that_a_reader_needs_grows_and_is_used_again_afterwards(spoo
     assert log_bytes(data_dir) < grown_bytes + writer.CHECKPOINT_BYTES + MIB
     assert await drained(spool) == records
     await assert_balanced(spool)
+
+
+async def test_the_file_shrinks_when_it_is_emptied(data_dir: Path, clock: Clock) -> None:
+    spool = open_spool(data_dir, clock)
+    for _ in range(60):
+        await append(spool, [noise(100_000)])
+    await drained(spool)
+    clock.now_ms += 2 * 86_400_000
+    for _ in range(10):
+        await spool.run_maintenance()
+    assert spool.used_bytes < 400_000
+    await spool.close()
+    assert (data_dir / "spool.db").stat().st_size < 600_000

@@ -3,31 +3,22 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from spool.record import AI_TELEMETRY, Batch
-from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.polling import HANGS_S
-from tests.support.spool_rig import SETTINGS, Clock, append, copied, drained, freeze, frozen, open_spool
+from tests.support.spool_homes import RecordSpool, SpoolHome
+from tests.support.spool_rig import SETTINGS, Clock, append, drained, freeze, frozen
 
 
 def numbers(*span: int) -> list[bytes]:
     return [str(n).encode() for n in range(*span)]
 
 
-async def dead_letters(spool: SqliteSpool) -> list[tuple[str, str, str, bytes]]:
-    """(lane, code, message, record), oldest first."""
-    found: list[tuple[str, str, str, bytes]] = await spool.ask(
-        lambda connection, _: connection.execute("SELECT lane, code, message, record FROM dead_letter").fetchall()
-    )
-    return found
-
-
-async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: SqliteSpool) -> None:
+async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: RecordSpool) -> None:
     await append(spool, numbers(10))
     batch = await frozen(spool, max_records=4)
     assert batch.records == (b"0", b"1", b"2", b"3")
@@ -40,7 +31,7 @@ async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: SqliteSp
 
 
 async def test_a_limit_in_bytes_counts_a_separator_a_record_and_lets_one_large_record_through(
-    spool: SqliteSpool,
+    spool: RecordSpool,
 ) -> None:
     await append(spool, [b"0000", b"aaaa", b"bbbb", b"cccc", b"d" * 100, b"e"])
     assert (await frozen(spool, max_bytes=9)).records == (b"0000",)
@@ -50,13 +41,13 @@ async def test_a_limit_in_bytes_counts_a_separator_a_record_and_lets_one_large_r
     assert (await frozen(spool, max_bytes=10)).records == (b"e",)
 
 
-async def test_a_batch_may_begin_and_end_inside_chunks(spool: SqliteSpool) -> None:
+async def test_a_batch_may_begin_and_end_inside_chunks(spool: RecordSpool) -> None:
     for start in range(0, 50, 5):
         await append(spool, numbers(start, start + 5))
     assert await drained(spool, max_records=7) == numbers(50)
 
 
-async def test_a_leased_batch_is_not_given_again_and_a_released_one_comes_first(spool: SqliteSpool) -> None:
+async def test_a_leased_batch_is_not_given_again_and_a_released_one_comes_first(spool: RecordSpool) -> None:
     await append(spool, numbers(6))
     first, second = await frozen(spool, max_records=2), await frozen(spool, max_records=2)
     await spool.release(second, answered=True)
@@ -69,19 +60,17 @@ async def test_a_leased_batch_is_not_given_again_and_a_released_one_comes_first(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_a_frozen_batch_survives_a_restart_unchanged(
-    data_dir: Path, tmp_path: Path, clock: Clock, *, killed: bool
-) -> None:
-    spool = open_spool(data_dir, clock)
+async def test_a_frozen_batch_survives_a_restart_unchanged(home: SpoolHome, clock: Clock, *, killed: bool) -> None:
+    spool = home.open()
     await append(spool, numbers(10))
     batch = await frozen(spool, max_records=4)
     await spool.release(batch, answered=True)
     batch = await frozen(spool, max_records=1)
     if killed:
-        copied(data_dir, tmp_path / "killed")
+        home.kill()
     await spool.close()
     clock.now_ms += 5_000
-    spool = open_spool(tmp_path / "killed" if killed else data_dir, clock)
+    spool = home.open()
     again = await frozen(spool, max_records=1)
     assert again == batch
     assert again.records == tuple(numbers(4))
@@ -90,7 +79,7 @@ async def test_a_frozen_batch_survives_a_restart_unchanged(
     await spool.close()
 
 
-async def test_two_who_freeze_at_once_get_different_batches(spool: SqliteSpool) -> None:
+async def test_two_who_freeze_at_once_get_different_batches(spool: RecordSpool) -> None:
     await append(spool, numbers(6))
     released = await frozen(spool, max_records=2)
     await spool.release(released, answered=False)
@@ -98,7 +87,7 @@ async def test_two_who_freeze_at_once_get_different_batches(spool: SqliteSpool) 
     assert [batch.records if batch else None for batch in got] == [(b"0", b"1"), (b"2", b"3"), (b"4", b"5"), None]
 
 
-async def test_an_ack_delivers_and_a_second_one_counts_nothing(spool: SqliteSpool) -> None:
+async def test_an_ack_delivers_and_a_second_one_counts_nothing(home: SpoolHome, spool: RecordSpool) -> None:
     await append(spool, numbers(3))
     batch = await frozen(spool)
     await spool.ack(batch)
@@ -106,31 +95,31 @@ async def test_an_ack_delivers_and_a_second_one_counts_nothing(spool: SqliteSpoo
     await spool.bury(batch, "x", "y")
     depth = spool.depth(AI_TELEMETRY)
     assert (depth.kept, depth.delivered, depth.pending, depth.dead_lettered) == (3, 3, 0, 0)
-    assert await dead_letters(spool) == []
+    assert await home.letters(AI_TELEMETRY) == []
 
 
-async def test_refused_records_become_dead_letters_each_once(spool: SqliteSpool) -> None:
+async def test_refused_records_become_dead_letters_each_once(home: SpoolHome, spool: RecordSpool) -> None:
     await append(spool, numbers(4))
     batch = await frozen(spool)
     refused = [Refusal(2, "bad", "z" * 9000), Refusal(2, "worse", "again"), Refusal(-1, "x", ""), Refusal(4, "x", "")]
     await spool.ack(batch, refused)
     depth = spool.depth(AI_TELEMETRY)
     assert (depth.delivered, depth.dead_lettered, depth.pending) == (3, 1, 0)
-    ((lane, code, message, record),) = await dead_letters(spool)
-    assert (lane, code, record) == (AI_TELEMETRY, "worse", b"2")
+    ((code, message, record),) = await home.letters(AI_TELEMETRY)
+    assert (code, record) == ("worse", b"2")
     assert len(message) <= 512
 
 
-async def test_a_buried_batch_is_set_aside_whole(spool: SqliteSpool) -> None:
+async def test_a_buried_batch_is_set_aside_whole(home: SpoolHome, spool: RecordSpool) -> None:
     await append(spool, numbers(3))
     batch = await frozen(spool, max_records=2)
     await spool.bury(batch, "too_large", "no")
-    assert [record for *_, record in await dead_letters(spool)] == [b"0", b"1"]
+    assert [record for *_, record in await home.letters(AI_TELEMETRY)] == [b"0", b"1"]
     assert await drained(spool) == [b"2"]
 
 
-async def test_a_split_batch_comes_back_as_two_halves_with_ids_of_their_own(data_dir: Path, clock: Clock) -> None:
-    spool = open_spool(data_dir, clock)
+async def test_a_split_batch_comes_back_as_two_halves_with_ids_of_their_own(home: SpoolHome, clock: Clock) -> None:
+    spool = home.open()
     await append(spool, numbers(3))
     await append(spool, numbers(3, 7))
     batch = await frozen(spool, max_records=5)
@@ -139,7 +128,7 @@ async def test_a_split_batch_comes_back_as_two_halves_with_ids_of_their_own(data
     clock.now_ms += 1000
     await spool.split(batch)
     await spool.close()
-    spool = open_spool(data_dir, clock)
+    spool = home.open()
     one, two = await frozen(spool), await frozen(spool)
     assert (one.records, two.records) == ((b"0", b"1"), (b"2", b"3", b"4"))
     assert len({batch.batch_id, one.batch_id, two.batch_id}) == 3
@@ -150,7 +139,7 @@ async def test_a_split_batch_comes_back_as_two_halves_with_ids_of_their_own(data
     await spool.close()
 
 
-async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: SqliteSpool) -> None:
+async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: RecordSpool) -> None:
     await append(spool, [b"1"])
     batch = await frozen(spool)
     with pytest.raises(ValueError, match="one record"):
@@ -159,7 +148,7 @@ async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: SqliteSpoo
     assert (await frozen(spool)).records == (b"1",)
 
 
-async def test_a_bad_request_takes_no_append_with_it(spool: SqliteSpool) -> None:
+async def test_a_bad_request_takes_no_append_with_it(spool: RecordSpool) -> None:
     await append(spool, [b"1"])
     batch = await frozen(spool)
     kept, failed = append(spool, [b"2"]), asyncio.ensure_future(spool.split(batch))
@@ -170,7 +159,7 @@ async def test_a_bad_request_takes_no_append_with_it(spool: SqliteSpool) -> None
     assert await drained(spool) == [b"2"]
 
 
-async def test_acked_batches_leave_out_of_order_and_nothing_is_lost(spool: SqliteSpool) -> None:
+async def test_acked_batches_leave_out_of_order_and_nothing_is_lost(spool: RecordSpool) -> None:
     await append(spool, numbers(9))
     batches: list[Batch] = [await frozen(spool, max_records=3) for _ in range(3)]
     await spool.ack(batches[2])
@@ -184,12 +173,12 @@ class TestLinger:
     """A lane waits for a fuller batch, but not for long."""
 
     @pytest.fixture
-    async def patient(self, data_dir: Path, clock: Clock) -> AsyncIterator[SqliteSpool]:
-        spool = open_spool(data_dir, clock, settings=replace(SETTINGS, linger_ms=1000))
+    async def patient(self, home: SpoolHome, clock: Clock) -> AsyncIterator[RecordSpool]:
+        spool = home.open(settings=replace(SETTINGS, linger_ms=1000))
         yield spool
         await spool.close()
 
-    async def test_few_young_records_wait_and_old_ones_go(self, patient: SqliteSpool, clock: Clock) -> None:
+    async def test_few_young_records_wait_and_old_ones_go(self, patient: RecordSpool, clock: Clock) -> None:
         await append(patient, numbers(3))
         assert await freeze(patient, max_records=4) is None
         clock.now_ms += 999
@@ -197,19 +186,19 @@ class TestLinger:
         clock.now_ms += 1
         assert (await frozen(patient, max_records=4)).records == tuple(numbers(3))
 
-    async def test_a_full_batch_goes_at_once_by_records_or_by_bytes(self, patient: SqliteSpool) -> None:
+    async def test_a_full_batch_goes_at_once_by_records_or_by_bytes(self, patient: RecordSpool) -> None:
         await append(patient, numbers(3))
         assert len((await frozen(patient, max_records=3)).records) == 3
         await append(patient, [b"x" * 50] * 2)
         assert len((await frozen(patient, max_records=9, max_bytes=60)).records) == 1
 
-    async def test_a_clock_that_jumped_back_keeps_no_record_waiting(self, patient: SqliteSpool, clock: Clock) -> None:
+    async def test_a_clock_that_jumped_back_keeps_no_record_waiting(self, patient: RecordSpool, clock: Clock) -> None:
         await append(patient, numbers(3))
         clock.wrong_ms = -10 * 365 * 86_400_000
         clock.now_ms += patient.settings.linger_ms
         assert (await frozen(patient, max_records=4)).records == tuple(numbers(3))
 
-    async def test_waiting_for_the_linger_ends_in_time(self, patient: SqliteSpool, clock: Clock) -> None:
+    async def test_waiting_for_the_linger_ends_in_time(self, patient: RecordSpool, clock: Clock) -> None:
         await append(patient, numbers(3))
         assert await freeze(patient) is None
         await patient.wait_ready(AI_TELEMETRY, 60)  # the append's own wake
@@ -219,7 +208,7 @@ class TestLinger:
             await patient.wait_ready(AI_TELEMETRY, 60)
 
 
-async def test_a_waiting_lane_is_woken_by_an_append(spool: SqliteSpool) -> None:
+async def test_a_waiting_lane_is_woken_by_an_append(spool: RecordSpool) -> None:
     waiting = asyncio.ensure_future(spool.wait_ready(AI_TELEMETRY, 60))
     await asyncio.sleep(0)
     await append(spool, [b"1"])
@@ -227,50 +216,6 @@ async def test_a_waiting_lane_is_woken_by_an_append(spool: SqliteSpool) -> None:
         await waiting
 
 
-async def test_waiting_ends_after_its_time_without_anything(spool: SqliteSpool) -> None:
+async def test_waiting_ends_after_its_time_without_anything(spool: RecordSpool) -> None:
     async with asyncio.timeout(HANGS_S):
         await spool.wait_ready(AI_TELEMETRY, 0.01)
-
-
-DAMAGE = {
-    "no place for the last record": "ends=x'010203'",
-    "a record that ends before it begins": "ends=CAST(x'ffffffff0000000003000000'||substr(ends, 13) AS BLOB)",
-    "a record beyond the body": "ends=CAST(x'010000000200000004000000'||substr(ends, 13) AS BLOB)",
-    "ends that are text": "ends=CAST(x'ff' AS TEXT)",
-    "a body that is text": "body=CAST(x'ff' AS TEXT)",
-    "a shorter body": "body=x'33'",
-    "a number for a body": "body=5",
-    "one other byte": "body=x'333439'",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_garbage_row_is_set_aside_and_its_neighbours_are_delivered(
-    data_dir: Path, clock: Clock, damage: str
-) -> None:
-    spool = open_spool(data_dir, clock)
-    for start in (0, 3, 6):
-        await append(spool, numbers(start, start + 3))
-    await spool.ask(lambda connection, _: connection.execute(f"UPDATE chunk SET {DAMAGE[damage]} WHERE seq=2"))
-    assert await drained(spool, max_records=4) == [*numbers(3), *numbers(6, 9)]
-    dead = await dead_letters(spool)
-    assert {code for _, code, *_ in dead} == {"unreadable_row"}
-    assert spool.depth(AI_TELEMETRY).dead_lettered == len(dead) == 3
-    assert spool.counters.is_balanced()
-    await spool.close()
-
-
-async def test_a_row_that_rots_under_a_frozen_batch_leaves_the_rest_of_the_batch(data_dir: Path, clock: Clock) -> None:
-    spool = open_spool(data_dir, clock)
-    for start in (0, 3, 6):
-        await append(spool, numbers(start, start + 3))
-    await frozen(spool, max_records=5)
-    alone = await frozen(spool, max_records=1)
-    assert alone.records == (b"5",)
-    await spool.ask(lambda connection, _: connection.execute("UPDATE chunk SET ends=x'00' WHERE seq=2"))
-    await spool.close()
-    spool = open_spool(data_dir, clock)
-    assert await drained(spool) == [*numbers(3), *numbers(6, 9)]
-    assert spool.depth(AI_TELEMETRY).dead_lettered == 3
-    assert spool.counters.is_balanced()
-    await spool.close()

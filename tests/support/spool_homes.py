@@ -1,0 +1,220 @@
+"""The homes of the spool: a folder on the disk, and one in memory. What is promised of a spool is
+tested on both: a test opens it here, kills it, and makes its commits fail.
+"""
+
+import copy
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from spool.dead_letters import Chosen
+from spool.record import AI_TELEMETRY, OWN_LANES, Lane
+from spool.settings import SpoolSettings
+from spool.sqlite.spool import SqliteSpool
+from spool.store import (
+    AppendStore,
+    BrakeStore,
+    CountingStore,
+    IntakeStore,
+    SettledReader,
+    StatusStore,
+    SupervisedLaneStore,
+)
+from tests.support.spool_in_memory import MemoryHome, SpoolInMemory
+from tests.support.spool_rig import SETTINGS, Clock, assert_balanced
+
+HOMES: Final = ("sqlite", "memory")
+ALL: Final = 1 << 30
+
+
+class RecordSpool(
+    IntakeStore, AppendStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol
+):
+    """`spool.store.Spool` without resends, usage events and unit cost."""
+
+    async def run_maintenance(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class SpoolHome(Protocol):
+    """What stays while a spool is closed, and what a kill leaves."""
+
+    def open(
+        self,
+        *,
+        settings: SpoolSettings = SETTINGS,
+        exporters: Sequence[Lane] = (),
+        settling: Sequence[Lane] = (),
+    ) -> RecordSpool:
+        """Lanes do not settle unless *settling* names them."""
+
+    def kill(self) -> None:
+        """The next one that is opened finds what a kill now would leave."""
+
+    async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
+        """The next one that is opened finds what a kill before, or *after*, the commit of what is
+        begun would leave.
+        """
+
+    async def break_appends(self) -> None:
+        """From now on every commit with records in it fails; all others go on."""
+
+    async def mend_appends(self) -> None: ...
+
+    async def check(self) -> None:
+        """The identities hold, and the figures state what is kept."""
+
+    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
+        """Code, message and record of the dead letters of *lane*, oldest first."""
+
+    async def close(self) -> None:
+        """Close the spool that is open."""
+
+
+def spool_home_of(name: str, folder: Path, clock: Clock | None = None) -> SpoolHome:
+    clock = clock or Clock()
+    return InMemory(clock) if name == "memory" else InFolder(folder, clock)
+
+
+async def chunk_count(spool: RecordSpool) -> int:
+    """How many chunks of AI records are kept."""
+    return sum([len(page) async for page in await spool.evidence(AI_TELEMETRY, 0, ALL)])
+
+
+class InFolder:
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+        self._lives = 0
+        self._spool: SqliteSpool
+
+    @property
+    def _data_dir(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}-{self._lives}") if self._lives else self._folder
+
+    def open(
+        self,
+        *,
+        settings: SpoolSettings = SETTINGS,
+        exporters: Sequence[Lane] = (),
+        settling: Sequence[Lane] = (),
+    ) -> SqliteSpool:
+        clock = self._clock
+        self._spool = SqliteSpool(
+            self._data_dir,
+            settings,
+            now_ms=clock,
+            monotonic_ms=clock.monotonic_ms,
+            exporters=exporters,
+            settling=settling,
+        )
+        return self._spool
+
+    def kill(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        before = self._data_dir
+        self._lives += 1
+        shutil.copytree(before, self._data_dir)
+
+    async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
+        writer: Any = self._spool.writer
+        commit = writer.transaction
+
+        def dying(*arguments: Any) -> Any:
+            writer.transaction = commit
+            if after:
+                result = commit(*arguments)
+                self._leave()
+                return result
+            self._leave()
+            return commit(*arguments)
+
+        writer.transaction = dying
+        await begin()
+
+    async def break_appends(self) -> None:
+        await self._run("CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'broken'); END")
+
+    async def mend_appends(self) -> None:
+        await self._run("DROP TRIGGER broken")
+
+    async def _run(self, sql: str) -> None:
+        await self._spool.ask(lambda connection, _: connection.execute(sql))
+
+    async def check(self) -> None:
+        await assert_balanced(self._spool)
+
+    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
+        found = await self._spool.operator().find(Chosen(lanes=(lane,)), most=ALL)
+        return [(x.reason, x.message, x.record) for x in found]
+
+    async def close(self) -> None:
+        await self._spool.close()
+
+
+class InMemory:
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._home = clock, MemoryHome()
+        self._spool: SpoolInMemory
+
+    def open(
+        self,
+        *,
+        settings: SpoolSettings = SETTINGS,
+        exporters: Sequence[Lane] = (),
+        settling: Sequence[Lane] = (),
+    ) -> SpoolInMemory:
+        self._opened = self._home
+        self._spool = SpoolInMemory(
+            self._home,
+            settings,
+            now_ms=self._clock,
+            monotonic_ms=self._clock.monotonic_ms,
+            exporters=exporters,
+            settling=settling,
+        )
+        return self._spool
+
+    def kill(self) -> None:
+        self._home = MemoryHome(copy.deepcopy(self._opened.disk))
+
+    async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
+        left = [MemoryHome(), MemoryHome()]
+
+        def note() -> None:
+            self._home = left.pop()
+            self._home.disk = copy.deepcopy(self._opened.disk)
+            if not left or not after:
+                self._opened.on_commit = lambda: None
+
+        self._opened.on_commit = note
+        await begin()
+
+    async def break_appends(self) -> None:
+        self._opened.disk.refuses_chunks = True
+
+    async def mend_appends(self) -> None:
+        self._opened.disk.refuses_chunks = False
+
+    async def check(self) -> None:
+        disk = self._opened.disk
+        assert disk.counters.is_balanced(), disk.counters
+        assert disk.counters.edge["kept"] == sum(disk.counters.lane(lane).kept for lane in OWN_LANES)
+        for lane, state in disk.lanes.items():
+            waiting = sum(
+                1
+                for chunk in disk.of(state.source, state.next.seq)
+                for _ in chunk.left(state.next.idx if chunk.seq == state.next.seq else 0)
+            )
+            held = len(disk.held) if state.source == AI_TELEMETRY else 0
+            frozen = sum(len(known.positions) for known in state.frozen)
+            assert disk.counters.lane(lane).pending == waiting + held + frozen, lane
+
+    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
+        return [(x.reason, x.message, x.record) for x in self._opened.disk.letters if x.lane == lane]
+
+    async def close(self) -> None:
+        await self._spool.close()

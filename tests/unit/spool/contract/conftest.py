@@ -1,0 +1,23 @@
+"""What is promised of a spool, on each of its homes."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.spool_homes import HOMES, RecordSpool, SpoolHome, spool_home_of
+from tests.support.spool_rig import Clock
+
+
+@pytest.fixture(params=HOMES)
+def home(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> SpoolHome:
+    return spool_home_of(request.param, tmp_path / "data", clock)
+
+
+@pytest.fixture
+async def spool(home: SpoolHome) -> AsyncIterator[RecordSpool]:
+    """Its figures must agree with what is kept when the test is over."""
+    spool = home.open()
+    yield spool
+    await home.check()
+    await spool.close()
