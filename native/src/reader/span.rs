@@ -1,5 +1,8 @@
 //! One span, walked: what varies, and the key of what repeats.
 
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+
 use super::wire::{attribute, check_event, once, text, text_value, whole_number};
 use super::wire::{Fields, Odd, Read, Value};
 
@@ -181,6 +184,9 @@ fn push(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(bytes);
 }
 
+/// What the name of a count of tokens holds in any spelling.
+static TOKENS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"oken"));
+
 /// Whether a rule may find an object in the value; as `gateway.rules.texts.may_hold_object`.
 fn may_state_usage(value: &[u8]) -> bool {
     match text_value(value) {
@@ -195,7 +201,7 @@ fn may_hold_object(text: &[u8]) -> bool {
     text[..text.len().min(BEGIN_BYTES)].contains(&b'{')
         || text.iter().find(|byte| !is_space(byte)) == Some(&b'{')
         || text.iter().find(|byte| !is_word(byte)) == Some(&b'(')
-        || text.windows(4).any(|part| part == b"oken")
+        || TOKENS.find(text).is_some()
 }
 
 /// Whether *text* is a name as `gateway.rules.record` takes any; JSON writes such as they are.
