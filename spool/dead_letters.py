@@ -53,6 +53,21 @@ class Place(NamedTuple):
     id: int
 
 
+class LetterPage(NamedTuple):
+    """Dead letters in order, as of one moment."""
+
+    letters: list[DeadLetter]
+    is_first: bool
+    """Whether none of those that were asked for is before them."""
+    total: int
+    """Of all that were asked for."""
+
+
+def place_of(letter: DeadLetter, sort: SortKey) -> Place:
+    values: dict[SortKey, str | int] = {"buried_at": letter.buried_ms, "lane": letter.lane, "reason": letter.reason}
+    return Place(values[sort], letter.id)
+
+
 class ReasonCount(NamedTuple):
     lane: Lane
     reason: str

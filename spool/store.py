@@ -7,13 +7,13 @@ the change is on disk. Each raises SpoolError when the spool cannot keep or give
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, Place, ReasonCount, Requeued, SortKey
+from spool.dead_letters import Chosen, DeadLetter, DeadLetterSummary, LetterPage, Place, ReasonCount, Requeued, SortKey
 from spool.errors import SpoolError
 from spool.events import EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.forgetting import Forgotten
@@ -24,8 +24,6 @@ from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.status import Quarantined, Room, Verified
 from spool.unit_cost import BaseRecord, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,25 +390,12 @@ class SettledReader(Protocol):
     async def settled_seq(self, lane: Lane) -> int:
         """The last settled chunk."""
 
-    def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
+    def pending_bodies(self, lane: Lane) -> AsyncIterator[bytes]:
         """The records that *lane* did not deliver yet, a chunk at a
         time, one record behind the other.
 
-        Records that settling dropped may be among them. It reads by itself: call it on any
-        thread but the event loop's.
+        Records that settling dropped may be among them. Appends and deliveries do not wait for it.
         """
-
-
-class DeadLetterSnapshot(Protocol):
-    """Dead letters as of one moment."""
-
-    def count(self, chosen: Chosen) -> int:
-        """How many are *chosen*."""
-
-    def find(
-        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
-    ) -> list[DeadLetter]:
-        """Up to *most* of the *chosen*, in order, from the first one *beyond* a place on."""
 
 
 class DeadLetterStore(Protocol):
@@ -428,8 +413,13 @@ class DeadLetterStore(Protocol):
     async def missing(self, ids: Sequence[int]) -> list[int]:
         """Those of *ids* that no dead letter has."""
 
-    async def look(self, question: Callable[[DeadLetterSnapshot], T]) -> T:
-        """The answer to *question*, which runs on the writer's thread and must not raise."""
+    async def count(self, chosen: Chosen) -> int:
+        """How many are *chosen*."""
+
+    async def page(
+        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
+    ) -> LetterPage:
+        """Up to *most* of the *chosen*, in order, from the first one *beyond* a place on."""
 
     async def find(
         self,
@@ -440,7 +430,7 @@ class DeadLetterStore(Protocol):
         beyond: Place | None = None,
         most: int,
     ) -> list[DeadLetter]:
-        """As `DeadLetterSnapshot.find`."""
+        """The letters of `page` alone."""
 
     async def forget_user(self, users: Collection[str], *, dry_run: bool) -> Forgotten:
         """Remove *users*, as records name them, from the records whose bytes nothing depends on.

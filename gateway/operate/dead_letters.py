@@ -29,10 +29,10 @@ from gateway.common.lists.keyset import keyset_page
 from gateway.config.values import parse_duration_s
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
-from spool.dead_letters import Chosen, DeadLetter, ReasonCount, SortKey
+from spool.dead_letters import Chosen, DeadLetter, LetterPage, ReasonCount, SortKey, place_of
 from spool.dead_letters import Place as BesideLetter
 from spool.record import AI_TELEMETRY, Lane
-from spool.store import DeadLetterSnapshot, DeadLetterStore
+from spool.store import DeadLetterStore
 
 MAX_IDS: Final = 1000
 MAX_ID_CHARS: Final = 18
@@ -184,8 +184,15 @@ async def listed(store: DeadLetterRequests, call: OperationCall[None]) -> dict[s
     request = read_request(shape, call.query)
     chosen = _filtered(request, store.now_ms())
     key = cast("SortKey", request.sort.key)
-    # Nothing may raise in there: the spool's writer would do its whole commit again.
-    page = await letters.look(lambda found: keyset_page(request, _Rows(found, chosen, key)))
+    position, order = request.position, request.sort.order
+    found = await letters.page(
+        chosen,
+        sort=key,
+        descending=(order == "desc") != (position is not None and position.backwards),
+        beyond=None if position is None else BesideLetter(*position.place),
+        most=request.limit + 1,
+    )
+    page = keyset_page(request, _Rows(found, key))
     return envelope(shape, request, page)
 
 
@@ -261,20 +268,22 @@ def list_shape(lanes: Sequence[Lane], reasons: Sequence[ReasonCount]) -> ListSha
 
 @dataclass(frozen=True)
 class _Rows:
-    letters: DeadLetterSnapshot
-    chosen: Chosen
+    """The rows that `keyset_page` asks for, which were read before."""
+
+    found: LetterPage
     key: SortKey
 
     def count(self) -> int:
-        return self.letters.count(self.chosen)
+        return self.found.total
 
     def walk(self, order: Order, beyond: CursorPosition | None, most: int) -> Sequence[DeadLetter]:
-        place = None if beyond is None else BesideLetter(*beyond)
-        return self.letters.find(self.chosen, sort=self.key, descending=order == "desc", beyond=place, most=most)
+        return self.found.letters
+
+    def is_any(self, order: Order, beyond: CursorPosition) -> bool:
+        return not self.found.is_first
 
     def place(self, row: DeadLetter) -> CursorPosition:
-        values: dict[SortKey, str | int] = {"buried_at": row.buried_ms, "lane": row.lane, "reason": row.reason}
-        return CursorPosition(values[self.key], row.id)
+        return CursorPosition(*place_of(row, self.key))
 
     def item(self, row: DeadLetter) -> object:
         return item(row)

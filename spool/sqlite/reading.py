@@ -4,7 +4,6 @@ Nothing in it is changed: no lane is opened or closed, nothing expires.
 """
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -69,25 +68,28 @@ def age_at_rest(data_dir: Path, wall_ms: int) -> int:
         return wall_ms
 
 
-def pending_bodies(data_dir: Path, lane: Lane) -> Iterator[bytes]:
-    """The records that *lane* did not deliver yet, a chunk at a time and one record behind the
-    other, also of a spool that is in use.
+def pending_bodies(data_dir: Path, lane: Lane, from_seq: int | None) -> tuple[list[bytes], int | None]:
+    """The records of some chunks from *from_seq* on that *lane* did not deliver yet, one record
+    behind the other, also of a spool that is in use; and where to go on.
 
-    Records that settling dropped may be among them. Raises SpoolCorrupt, SpoolError.
+    None stands for the first one, and for the end. Records that settling dropped may be among
+    them. Raises SpoolCorrupt, SpoolError.
     """
     with database.mapped_errors(str(data_dir)), closing(database.connect_to_read(data_dir)) as connection:
-        (seq,) = connection.execute(
-            "SELECT min(seq) FROM (SELECT next_seq AS seq FROM lane WHERE name = ?1"
-            " UNION ALL SELECT min(seq_lo) FROM batch WHERE lane = ?1)",
-            (lane,),
-        ).fetchone()
-        while seq is not None:
-            found = connection.execute(
-                "SELECT seq, n, ends, body, packed FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?",
-                (lane, seq, CHUNKS_READ),
-            ).fetchall()
-            for _, said, ends, stored, packed in found:
-                body = read_body(record_count(said, ends), ends, stored, packed)
-                if body is not None:  # else its records become dead letters when they are due
-                    yield body.content
-            seq = found[-1][0] + 1 if found else None
+        seq = _first_pending_seq(connection, lane) if from_seq is None else from_seq
+        found = connection.execute(
+            "SELECT seq, n, ends, body, packed FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?",
+            (lane, seq, CHUNKS_READ),
+        ).fetchall()
+        bodies = [read_body(record_count(said, ends), ends, stored, packed) for _, said, ends, stored, packed in found]
+        # One that cannot be read becomes dead letters when it is due.
+        return [body.content for body in bodies if body is not None], found[-1][0] + 1 if found else None
+
+
+def _first_pending_seq(connection: sqlite3.Connection, lane: Lane) -> int:
+    (seq,) = connection.execute(
+        "SELECT min(seq) FROM (SELECT next_seq AS seq FROM lane WHERE name = ?1"
+        " UNION ALL SELECT min(seq_lo) FROM batch WHERE lane = ?1)",
+        (lane,),
+    ).fetchone()
+    return int(seq)

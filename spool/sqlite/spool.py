@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -705,8 +705,14 @@ class SqliteSpool:
     async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
         return await self.ask_behind(lambda c, _: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
 
-    def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
-        return pending_bodies(self._data_dir, lane)
+    async def pending_bodies(self, lane: Lane) -> AsyncIterator[bytes]:
+        from_seq = None
+        while True:
+            bodies, from_seq = await asyncio.to_thread(pending_bodies, self._data_dir, lane, from_seq)
+            for body in bodies:
+                yield body
+            if from_seq is None:
+                return
 
     async def verify(self) -> Verified:
         return await asyncio.to_thread(verify, self._data_dir)

@@ -646,10 +646,11 @@ class SpoolInMemory:
 
         return await self.ask_behind(read)
 
-    def pending_bodies(self, lane: Lane) -> Iterator[bytes]:
+    async def pending_bodies(self, lane: Lane) -> AsyncIterator[bytes]:
         state = self.disk.lanes[lane]
         first = min([state.next.seq, *(frozen.first.seq for frozen in state.frozen)])
-        return (b"".join(chunk.records) for chunk in self.disk.of(state.source, first))
+        for chunk in self.disk.of(state.source, first):
+            yield b"".join(chunk.records)
 
     # ---- upkeep
 

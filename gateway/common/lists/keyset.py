@@ -26,6 +26,10 @@ class Rows(Protocol[Row]):
         """
         ...
 
+    def is_any(self, order: Order, beyond: CursorPosition) -> bool:
+        """Whether `walk` would find one."""
+        ...
+
     def place(self, row: Row) -> CursorPosition: ...
 
     def item(self, row: Row) -> object:
@@ -50,7 +54,7 @@ def _page(request: ListRequest, rows: Rows[Row], order: Order, beyond: CursorPos
     ahead = rows.place(shown[-1]) if len(found) > len(shown) else None
     behind = None if beyond is None else _edge(beyond, order) if not shown else rows.place(shown[0])
     # The rows behind may have been deleted since the cursor was written.
-    if behind is not None and not rows.walk(OPPOSITE[order], behind, 1):
+    if behind is not None and not rows.is_any(OPPOSITE[order], behind):
         behind = None
     return Page(
         items=[rows.item(row) for row in shown],

@@ -53,6 +53,9 @@ class _Sorted(Generic[T]):
         end = len(self._rows) if beyond is None else bisect_left(self._ranks, _rank(beyond))
         return self._rows[max(0, end - most) : end][::-1]
 
+    def is_any(self, order: Order, beyond: CursorPosition) -> bool:
+        return bool(self.walk(order, beyond, 1))
+
     def place(self, row: T) -> CursorPosition:
         return CursorPosition(self._value_of(row), self._id_of(row))
 

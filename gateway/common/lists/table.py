@@ -95,6 +95,9 @@ class _TableRows:
             (*where.params, most),
         ).fetchall()
 
+    def is_any(self, order: Order, beyond: CursorPosition) -> bool:
+        return bool(self.walk(order, beyond, 1))
+
     def place(self, row: _Row) -> CursorPosition:
         value, row_id, *_ = row
         if not isinstance(value, str | int | float) or not isinstance(row_id, int):

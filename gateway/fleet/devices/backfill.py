@@ -7,7 +7,6 @@ and is not known is met as if it spoke now.
 
 import asyncio
 import re
-import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -36,29 +35,23 @@ SHARE: Final = 0.1
 
 async def add_named(spool: SettledReader, store: DeviceStore) -> None:
     """Introduce the devices that records of earlier releases name; once, in pages."""
-    stop = threading.Event()
     try:
-        names = await asyncio.to_thread(named_in, spool, stop)
-        for some in _in_groups(sorted(names)):
+        for some in _in_groups(sorted(await named_in(spool))):
             strangers = store.strangers(some)
             await store.meet([New(name, "server", "telemetry", client_of(None)) for name in strangers])
     except (SpoolError, DatabaseUnavailable) as error:
         log.warning("devices that the spool names could not be looked for", error=str(error))
-    finally:
-        stop.set()
 
 
-def named_in(spool: SettledReader, stop: threading.Event) -> set[str]:
-    """The devices of all records that wait, or of those that were read before *stop*.
-
-    Raises SpoolError.
-    """
+async def named_in(spool: SettledReader) -> set[str]:
+    """The devices of all records that wait, or the first `MOST`. Raises SpoolError."""
     quoted: set[bytes] = set()
     began_s = time.perf_counter()
-    for body in spool.pending_bodies(AI_TELEMETRY):
-        quoted.update(NAMED.findall(body))
-        if len(quoted) >= MOST or stop.wait((time.perf_counter() - began_s) * (1 / SHARE - 1)):
+    async for body in spool.pending_bodies(AI_TELEMETRY):
+        quoted.update(await asyncio.to_thread(NAMED.findall, body))
+        if len(quoted) >= MOST:
             break
+        await asyncio.sleep((time.perf_counter() - began_s) * (1 / SHARE - 1))
         began_s = time.perf_counter()
     return {name for name in map(orjson.loads, quoted) if is_device_id(name)}
 

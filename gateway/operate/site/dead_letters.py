@@ -87,7 +87,7 @@ async def confirmation(request: web.Request, verb: str) -> dict[str, Any]:
     if not any(name == "id" for name, _ in pairs) and not any(name == "until" for name, _ in pairs):
         pairs = (*pairs, ("until", rfc3339_ms(store.now_ms())))
     chosen = chosen_by(pairs, store.now_ms())
-    count = await store.letters.look(lambda found: found.count(chosen))
+    count = await store.letters.count(chosen)
     return {"verb": verb, "count": count, "choice": pairs}
 
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from spool.counters import Counters
-from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, SortKey
+from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, SortKey, place_of
 from spool.record import UNIT_COST, Lane
 from spool.sqlite import rows, unit_streams
 from spool.sqlite.chunks import chunk_of
@@ -73,23 +73,22 @@ def find(
     return [DeadLetter(*row) for row in found]
 
 
-class DeadLetters:
-    """The table as of one moment, to be read inside a transaction; made by `Operator.look`."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def reasons(self) -> list[ReasonCount]:
-        return by_reason(self._connection)
-
-    def count(self, chosen: Chosen) -> int:
-        return count(self._connection, chosen)
-
-    def find(
-        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
-    ) -> list[DeadLetter]:
-        """As the function `find`."""
-        return find(self._connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most)
+def page(
+    connection: sqlite3.Connection,
+    chosen: Chosen,
+    *,
+    sort: SortKey,
+    descending: bool,
+    beyond: Place | None,
+    most: int,
+) -> LetterPage:
+    """As `spool.store.DeadLetterStore.page`."""
+    found = find(connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most)
+    first = beyond
+    if beyond is not None:  # the one at *beyond* may be gone, and else it is before the page
+        first = place_of(found[0], sort) if found else Place(beyond.value, beyond.id + (-1 if descending else 1))
+    before = first and find(connection, chosen, sort=sort, descending=not descending, beyond=first, most=1)
+    return LetterPage(found, not before, count(connection, chosen))
 
 
 def missing(connection: sqlite3.Connection, ids: Sequence[int]) -> list[int]:

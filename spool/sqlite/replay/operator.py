@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from spool.counters import Counters
 from spool.data_lock import DataLock
-from spool.dead_letters import Chosen, DeadLetter, Place, ReasonCount, Requeued, SortKey
+from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, Requeued, SortKey
 from spool.errors import NoSuchLane, SpoolError
 from spool.forgetting import Forgotten
 from spool.record import DEVICES, UNIT_COST, Lane
@@ -70,12 +70,17 @@ class SqliteDeadLetters:
         """Those of *ids* that no dead letter has."""
         return await self._ask(lambda connection, _: dead_letters.missing(connection, ids))
 
-    async def look(self, question: Callable[[dead_letters.DeadLetters], T]) -> T:
-        """Whatever *question* asks, as of one moment."""
-        return await self._ask(lambda connection, _: question(dead_letters.DeadLetters(connection)))
-
     async def count(self, chosen: Chosen) -> int:
         return await self._ask(lambda connection, _: dead_letters.count(connection, chosen))
+
+    async def page(
+        self, chosen: Chosen, *, sort: SortKey, descending: bool, beyond: Place | None, most: int
+    ) -> LetterPage:
+        return await self._ask(
+            lambda connection, _: dead_letters.page(
+                connection, chosen, sort=sort, descending=descending, beyond=beyond, most=most
+            )
+        )
 
     async def find(
         self,

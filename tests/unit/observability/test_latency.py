@@ -47,7 +47,7 @@ async def test_the_size_of_what_waits_is_about_that_of_its_records(tmp_path: Pat
     async with running_gateway(tmp_path, **settings) as running:
         async with httpx.AsyncClient() as client:
             await client.post(f"http://{running.ports.http}/v1/traces", content=BODY, headers=PROTOBUF)
-        (body,) = await asyncio.to_thread(lambda: list(running.spool.pending_bodies("ai_telemetry")))
+        (body,) = [body async for body in running.spool.pending_bodies("ai_telemetry")]
         await running.spool.run_maintenance()
         lanes = running.status.lanes()
         assert lanes["ai_telemetry"].get("pending_bytes") == len(body)
