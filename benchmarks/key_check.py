@@ -23,7 +23,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gateway.access.key import GATEWAY_PREFIX, keyed_hash, mint
 from gateway.access.limits import RateLimits
 from gateway.access.store import KeyStore
-from gateway.access.table import insert
 from gateway.common.contract.errors import Unauthenticated
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Managed
 from gateway.common.storage.database import Database
@@ -31,6 +30,7 @@ from gateway.common.wall_clock import wall_ms
 from gateway.serve.authenticator import Headers, KeyAuthenticator, sender_of
 from gateway.serve.otlp import INGEST_SCOPE
 from gateway.serve.quotas import Quotas
+from gateway.stores.sqlite.keys import SqliteKeys
 
 SIZES = (1, 100, 10_000)
 CHECKS = 5_000
@@ -55,15 +55,22 @@ def measure(n: int, path: Path, runner: asyncio.Runner) -> None:
     Outside of the loop each check looks at the file; inside they share a look.
     """
     database = runner.run(Database.open(path))
+    home = runner.run(SqliteKeys.open(database))
     keys = runner.run(
-        KeyStore.open(database, prefix=GATEWAY_PREFIX, pepper=PEPPER, now_ms=wall_ms, random_bytes=secrets.token_bytes)
+        KeyStore.open(
+            home,
+            prefix=GATEWAY_PREFIX,
+            pepper=PEPPER,
+            now_ms=wall_ms,
+            random_bytes=secrets.token_bytes,
+        )
     )
-    right = runner.run(filled(keys, database, n))
+    right = runner.run(filled(keys, home, n))
     wrong = [*map(shown, (mint(GATEWAY_PREFIX, secrets.token_bytes).secret.reveal() for _ in range(100)))]
     gate, quotas = KeyAuthenticator(keys), Quotas(time.monotonic)
 
     def labelled(headers: Headers) -> None:
-        sender_of(gate.admit(headers, INGEST_SCOPE), "192.0.2.1")
+        sender_of(gate.admit(headers, INGEST_SCOPE), headers, "192.0.2.1")
 
     def charged(headers: Headers) -> None:
         charge = quotas.charge(gate.admit(headers, INGEST_SCOPE), 1000)
@@ -91,19 +98,19 @@ def measure(n: int, path: Path, runner: asyncio.Runner) -> None:
     runner.run(database.close())
 
 
-async def filled(keys: KeyStore, database: Database, n: int) -> list[Headers]:
+async def filled(keys: KeyStore, home: SqliteKeys, n: int) -> list[Headers]:
     """The headers of requests under *n* keys; the first is made as every key is, the
     others in one transaction.
     """
     first = await keys.create("key 0", GRANT, by="ops@example.com", labels=LABELS, limits=LIMITS)
     found = [first.secret.reveal()]
 
-    async with database.transaction() as connection:
+    async with home.change() as change:
         for i in range(1, n):
             key_id, secret = mint(GATEWAY_PREFIX, secrets.token_bytes)
             found.append(secret.reveal())
             key = replace(first.key, key_id=key_id, name=f"key {i}")
-            await insert(connection, key, keyed_hash(PEPPER, secret.reveal()))
+            await change.insert(key, keyed_hash(PEPPER, secret.reveal()))
     return [*map(shown, found)]
 
 

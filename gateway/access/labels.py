@@ -1,8 +1,5 @@
-"""A key's labels, which are stamped on what is sent under it: allowed forms, and the stored one.
-Pure.
-"""
+"""A key's labels, which are stamped on what is sent under it: allowed forms. Pure."""
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -39,15 +36,6 @@ def label_faults(labels: Mapping[str, str]) -> list[str]:
         + names
         + [f"labels.{name}: {form}" for name, value in labels.items() if _is_sound(name) and not _is_sound(value)]
     )
-
-
-def labels_column(labels: Labels) -> str:
-    return json.dumps(dict(labels), ensure_ascii=False)
-
-
-def labels_from_column(text: str) -> Labels:
-    stored: dict[str, str] = json.loads(text)
-    return MappingProxyType(stored)
 
 
 def _is_sound(text: str) -> bool:

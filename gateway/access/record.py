@@ -1,8 +1,5 @@
-"""The record of a key as people see it (service-interface part 2.1), and its row in the database.
-Pure.
-"""
+"""The record of a key as people see it (service-interface part 2.1). Pure."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypedDict
@@ -10,7 +7,7 @@ from unicodedata import normalize
 
 from gateway.access.errors import InvalidKey
 from gateway.access.faults import Faults
-from gateway.access.labels import NO_LABELS, Labels, labels_column, labels_from_column, valid_labels
+from gateway.access.labels import NO_LABELS, Labels, valid_labels
 from gateway.access.limits import NO_LIMITS, KeyLimits, RateLimits, valid_limits
 from gateway.common.contract.json_types import Count, Time
 from gateway.common.contract.scopes import Fixed, Grant, Managed, faults, granted
@@ -26,15 +23,6 @@ DESCRIPTION_MAX_CHARS = 2000
 PERSON_MAX_CHARS = 254
 LEGACY_NAME = "Legacy API Key"
 """Of the key that an organization had when it could have only one."""
-
-COLUMNS = (
-    "key_id, name, description, mode, grants, status, display, "
-    "created_by, created_at_ms, updated_by, modified_at_ms, accessed_at_ms, "
-    "labels, requests_per_minute, bytes_per_minute, is_legacy, counted_by_name"
-)
-Row = tuple[
-    str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, int, str | None
-]
 
 
 class KeyId(NamedTuple):
@@ -142,70 +130,12 @@ class KeyRecord:
         }
 
 
-def from_row(row: Row) -> KeyRecord:
-    """The record of a row with `COLUMNS`."""
-    key_id, name, description, mode, grants, status, display, *_ = row
-    return KeyRecord(
-        key_id=key_id,
-        name=name,
-        description=description,
-        grant=grant_from_columns(mode, grants),
-        status=status,
-        display=display,
-        created_by=row[7],
-        created_at_ms=row[8],
-        updated_by=row[9],
-        modified_at_ms=row[10],
-        accessed_at_ms=row[11],
-        labels=labels_from_column(row[12]),
-        limits=RateLimits(row[13], row[14]),
-        is_legacy=bool(row[15]),
-        counted_by_name=row[16],
-    )
-
-
-def to_row(key: KeyRecord) -> Row:
-    """The values of `COLUMNS`."""
-    return (
-        key.key_id,
-        key.name,
-        key.description,
-        *grant_columns(key.grant),
-        key.status,
-        key.display,
-        key.created_by,
-        key.created_at_ms,
-        key.updated_by,
-        key.modified_at_ms,
-        key.accessed_at_ms,
-        labels_column(key.labels),
-        key.limits.requests_per_minute,
-        key.limits.bytes_per_minute,
-        int(key.is_legacy),
-        key.counted_by_name,
-    )
-
-
 def grant_as_json(grant: Grant) -> GrantJson:
     match grant:
         case Fixed(scopes):
             return {"scopes": sorted(scopes)}
         case Managed(use_cases):
             return {"managed": sorted(use_cases)}
-
-
-def grant_columns(grant: Grant) -> tuple[str, str]:
-    """`mode` and `grants` as they are stored: names only, never what a use case amounts to."""
-    match grant:
-        case Fixed(scopes):
-            return "fixed", json.dumps(sorted(scopes))
-        case Managed(use_cases):
-            return "managed", json.dumps(sorted(use_cases))
-
-
-def grant_from_columns(mode: str, grants: str) -> Grant:
-    names: frozenset[str] = frozenset(json.loads(grants))
-    return Managed(names) if mode == "managed" else Fixed(names)
 
 
 def edited(

@@ -1,49 +1,29 @@
-"""Keys in a database file: the life cycle of service-interface part 3.1, and the check of a
-presented secret.
+"""Keys: the life cycle of service-interface part 3.1, and the check of a presented secret.
 
 The gateway's inbound keys (control.db, prefix `tgk`) and the local service's keys (prefix `csk`)
-are both this class. Management uses transactions of the database. The check of a request runs on
-the event loop's thread with sqlite3 itself: it reads `data_version` over a read-only connection,
-and reads the table of keys again only when a key has changed. So a key that was disabled or
-deleted, here or in another process, is refused from the next request on, at a cost of a few
-microseconds. Last Accessed is noted in memory and written in one batch by `flush_last_accessed`.
+are both this class. A request is checked against keys in memory, after its home was asked whether
+one has changed (`KeyHome.now`). So a key that was disabled or deleted, here or in another process,
+is refused from the next request on, at a cost of a few microseconds. Last Accessed is noted in
+memory and written in one batch by `flush_last_accessed`.
 """
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Self
 
-from aiosqlite import Connection
-
 from exporters.secret import Secret
-from gateway.access.errors import InvalidKey
+from gateway.access.errors import InvalidKey, NotConfirmed
+from gateway.access.home import KeptKey, KeyHome
 from gateway.access.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.access.labels import NO_LABELS
 from gateway.access.limits import NO_LIMITS, RateLimits
-from gateway.access.record import LEGACY_NAME, KeyRecord, Status, Which, edited, valid_key
-from gateway.access.table import (
-    check_pepper,
-    delete,
-    every_key,
-    every_key_with_hash,
-    facts,
-    find,
-    find_by_id,
-    find_legacy,
-    insert,
-    note_access,
-    save,
-    save_secret,
-)
+from gateway.access.record import LEGACY_NAME, KeyRecord, Status, Which, edited, one_form, valid_key
 from gateway.common.contract.scopes import Grant
-from gateway.common.storage.database import Database, read_only, scripts_of
 from gateway.common.storage.errors import DatabaseUnavailable
 
-MIGRATIONS = "gateway.access.migrations"
 _UNKNOWN_HASH = bytes(32)
 """Compared against when no key has the id, so that an unknown id takes as long as a wrong
 secret.
@@ -56,49 +36,32 @@ class Created(NamedTuple):
     """Shown once: nothing can bring it back."""
 
 
-class _Stored(NamedTuple):
-    key: KeyRecord
-    secret_hash: bytes
-
-
-async def make_tables(database: Database) -> None:
-    """Bring the tables of keys to this release."""
-    await database.migrate("keys", scripts_of(MIGRATIONS))
-
-
 class KeyStore:
-    """Open with `KeyStore.open`; close before the database is closed."""
+    """Open with `KeyStore.open`."""
 
     def __init__(
-        self, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+        self, home: KeyHome, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
     ) -> None:
-        self._database = database
+        self._home = home
         self._prefix = prefix
         self._pepper = pepper
         self._now_ms = now_ms
         self._random_bytes = random_bytes
-        self._watch: sqlite3.Connection | None = None
-        self._data_version = -1
         self._generation = -1
         self._is_fresh = False
         self._created = 0
-        self._keys: dict[str, _Stored] = {}
-        self._legacy: _Stored | None = None
+        self._keys: dict[str, KeptKey] = {}
+        self._legacy: KeptKey | None = None
         self._accessed: dict[str, int] = {}
 
     @classmethod
     async def open(
-        cls, database: Database, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
+        cls, home: KeyHome, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
     ) -> Self:
-        """The keys in *database*; missing tables are created. Raises PepperMismatch when *pepper*
-        is another file's.
-        """
-        store = cls(database, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
-        await make_tables(database)
-        async with store._change() as connection:
-            await check_pepper(connection, keyed_hash(pepper, "pepper-check"))
-        store._watch = read_only(database.path)
-        return store
+        """The keys at *home*. Raises PepperMismatch when they were hashed with another *pepper*."""
+        async with home.change() as change:
+            await change.check_pepper(keyed_hash(pepper, "pepper-check"))
+        return cls(home, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
 
     async def create(
         self,
@@ -144,13 +107,13 @@ class KeyStore:
         It keeps its id, name, labels, limits and status. Raises InvalidKey.
         """
         secret_hash = self._hash_of_legacy(secret)
-        async with self._change() as connection:
-            found = await find_legacy(connection)
+        async with self._home.change() as kept:
+            found = await kept.find_legacy()
             if found is None or (found[0].grant, found[1]) == (grant, secret_hash):
                 return found and found[0]
             key = valid_key(replace(found[0], grant=grant, updated_by=by, modified_at_ms=self._now_ms()))
-            await save(connection, key)
-            await save_secret(connection, key.key_id, secret_hash)
+            await kept.save(key)
+            await kept.save_secret(key.key_id, secret_hash)
         return self._with_access(key)
 
     async def take(
@@ -175,18 +138,18 @@ class KeyStore:
             raise InvalidKey(f"secret: a whole key is needed, which begins with {self._prefix}_")
         secret_hash = keyed_hash(self._pepper, text)
         given = {"name": name, "grant": grant, "description": description, "labels": labels, "limits": limits}
-        async with self._change() as connection:
-            found = await find_by_id(connection, key_id)
+        async with self._home.change() as kept:
+            found = await kept.find_by_id(key_id)
             if found is None:
                 key = valid_key(replace(self._fresh(key_id, display_form(secret), name, grant, by), **given))  # type: ignore[arg-type]  # each is its field's type
-                await insert(connection, key, secret_hash)
+                await kept.insert(key, secret_hash)
                 return key
             if found[1] != secret_hash:
                 raise InvalidKey("secret: another key has its id here")
             key = valid_key(replace(found[0], **given))  # type: ignore[arg-type]  # as above
             if key != found[0]:
                 key = replace(key, updated_by=by, modified_at_ms=self._now_ms())
-                await save(connection, key)
+                await kept.save(key)
         return self._with_access(key)
 
     async def edit(
@@ -219,18 +182,19 @@ class KeyStore:
         """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey,
         NotConfirmed.
         """
-        async with self._change() as connection:
-            await delete(connection, which, typed_name)
+        async with self._home.change() as kept:
+            key = await kept.find(which)
+            if one_form(typed_name) != one_form(key.name):
+                raise NotConfirmed("name: deleting a key needs its exact name")
+            await kept.delete(key.key_id)
 
     async def list(self) -> list[KeyRecord]:
         """Every key, by name; Last Accessed includes times that are not flushed yet."""
-        async with self._database.snapshot() as connection:
-            return [self._with_access(key) for key in await every_key(connection)]
+        return [self._with_access(key) for key in await self._home.every_key()]
 
     async def show(self, which: Which) -> KeyRecord:
         """Raises NoSuchKey."""
-        async with self._database.snapshot() as connection:
-            return self._with_access(await find(connection, which))
+        return self._with_access(await self._home.find(which))
 
     def authenticate(self, text: str) -> KeyRecord | None:
         """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or
@@ -288,20 +252,17 @@ class KeyStore:
         if not noted:
             return
         try:
-            async with self._database.transaction() as connection:
-                await note_access(connection, noted)
+            await self._home.note_access(noted)
         except DatabaseUnavailable:
             self._accessed = noted | self._accessed
             raise
 
     async def close(self) -> None:
-        """Flush, and close the connection of the key check."""
+        """Flush; no key is checked any more."""
         try:
             await self.flush_last_accessed()
         finally:
-            if self._watch is not None:
-                self._watch.close()
-                self._watch = None
+            self._home.close()
 
     def _fresh(self, key_id: str, display: str, name: str, grant: Grant, by: str) -> KeyRecord:
         now_ms = self._now_ms()
@@ -328,63 +289,41 @@ class KeyStore:
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
         key = valid_key(key)
-        async with self._change() as connection:
-            await insert(connection, key, keyed_hash(self._pepper, secret.reveal()))
+        async with self._home.change() as kept:
+            await kept.insert(key, keyed_hash(self._pepper, secret.reveal()))
         return Created(key, secret)
 
     async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
         return await self._update(which, by, lambda key: replace(key, status=status))
 
     async def _update(self, which: Which, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
-        async with self._change() as connection:
-            changed = change(await find(connection, which))
+        async with self._home.change() as kept:
+            changed = change(await kept.find(which))
             key = replace(changed, updated_by=by, modified_at_ms=self._now_ms())
-            await save(connection, key)
+            await kept.save(key)
         return self._with_access(key)
-
-    @asynccontextmanager
-    async def _change(self) -> AsyncIterator[Connection]:
-        """A transaction whose result is in the file itself afterwards, not in the write-ahead log
-        alone.
-
-        A file that was copied or left without that log must not bring a revoked key back, nor open
-        the intake as if no key was ever made.
-        """
-        async with self._database.transaction() as connection:
-            yield connection
-        with suppress(DatabaseUnavailable):  # the change is on disk; the next one, or the end, makes up for this
-            await self._database.checkpoint()
 
     def _with_access(self, key: KeyRecord) -> KeyRecord:
         noted_ms = self._accessed.get(key.key_id)
         return key if noted_ms is None else replace(key, accessed_at_ms=max(noted_ms, key.accessed_at_ms or 0))
 
     def _refresh(self) -> None:
-        """Read the keys again if one changed. Any commit moves `data_version`, so `generation` is
-        compared next.
-        """
-        if self._watch is None:
-            raise DatabaseUnavailable("the key store is closed")
+        """Take the keys over again if one changed."""
         if self._is_fresh:
             return
         self._stay_fresh()
         try:
-            (data_version,) = self._watch.execute("PRAGMA data_version").fetchone()
-            if data_version == self._data_version:
-                return
-            # One snapshot for both, else a change between the two reads would be missed.
-            self._watch.execute("BEGIN")
-            try:
-                self._read_changes(self._watch)
-            finally:
-                self._watch.execute("ROLLBACK")
-            self._data_version = data_version
-        except (sqlite3.Error, ValueError) as error:  # ValueError: a row that holds no JSON
+            now = self._home.now(self._generation)
+        except DatabaseUnavailable:
             self._is_fresh = False
-            raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error
+            raise
+        self._generation, self._created = now.generation, now.created
+        if now.keys is not None:
+            self._keys = {kept.key.key_id: kept for kept in now.keys}
+            self._legacy = next((kept for kept in now.keys if kept.key.is_legacy), None)
 
     def _stay_fresh(self) -> None:
-        """Requests of one turn of the event loop share one read of `data_version`."""
+        """Requests of one turn of the event loop ask once."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -394,10 +333,3 @@ class KeyStore:
 
     def _grow_stale(self) -> None:
         self._is_fresh = False
-
-    def _read_changes(self, connection: sqlite3.Connection) -> None:
-        generation, self._created = facts(connection)
-        if generation != self._generation:
-            self._keys = {key.key_id: _Stored(key, secret_hash) for key, secret_hash in every_key_with_hash(connection)}
-            self._legacy = next((stored for stored in self._keys.values() if stored.key.is_legacy), None)
-            self._generation = generation

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from gateway.access.control_store import open_control, open_keys
 from gateway.access.store import KeyStore
 from gateway.app.building import Build
 from gateway.common.contract.errors import CannotStart
@@ -13,6 +12,7 @@ from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.usage.pricing.prices import Prices

@@ -20,7 +20,7 @@ import aiohttp
 import click
 from aiohttp import web
 
-from gateway.access.control_store import INBOUND, offline_keys
+from gateway.access.key_files import INBOUND
 from gateway.cli import samples
 from gateway.cli.demo import calls_summary, is_sent, show_calls
 from gateway.cli.logging import configure_logging
@@ -29,6 +29,7 @@ from gateway.common.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST
 from gateway.common.event_loop import run as run_loop
 from gateway.common.wall_clock import wall_ms
 from gateway.pipeline.delivery.embedded import READ_KEY_FILE
+from gateway.stores.sqlite.keys import offline_keys
 
 HUB_SCOPES: Final = (INGEST_SCOPE, ENROLL_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE)
 SETTLE: Final = {"settle": "1s", "metrics_settle": "3s"}

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gateway.access.control_store import INBOUND
+from gateway.access.key_files import INBOUND
 from gateway.common.contract.errors import LaneNotHeld
 from gateway.common.storage.database import read_only
 from gateway.common.wall_clock import wall_ms

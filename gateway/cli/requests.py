@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
-from gateway.access.control_store import INBOUND, OF_SERVICE, KeyFiles, offline_keys
 from gateway.access.errors import KeyStoreError
+from gateway.access.key_files import INBOUND, OF_SERVICE, KeyFiles
 from gateway.cli.offline_spool import OfflineBackup, OfflineLanes, OfflineSpool
 from gateway.cli.options import with_remedy
 from gateway.common.contract.errors import GatewayError
@@ -38,6 +38,7 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sqlite.keys import offline_keys
 from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.book import BillingBook

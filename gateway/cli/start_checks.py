@@ -17,8 +17,8 @@ from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
 from exporters.keyring import Keyring
 from exporters.registry import build_client, build_otlp
-from gateway.access.control_store import INBOUND, OF_SERVICE, KeyFiles, open_control, open_keys
 from gateway.access.errors import PepperMismatch
+from gateway.access.key_files import INBOUND, OF_SERVICE, KeyFiles
 from gateway.access.store import KeyStore
 from gateway.common import unix_socket
 from gateway.common.contract.errors import CannotStart, not_bound
@@ -43,6 +43,7 @@ from gateway.pipeline.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, rea
 from gateway.pipeline.delivery.embedded import NO_SERVICE_ADDRESS
 from gateway.pipeline.delivery.lanes import key_settings, otlp_settings, plugged_exporter, upstream_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sqlite.keys import open_control, open_keys
 from spool.data_dir import DATABASE, refuse_data_dir
 from spool.data_lock import held_by
 from spool.disk_faults import disk_fault

@@ -10,13 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.access.record import KeyRecord
-from gateway.access.table import enabled_grant
 from gateway.common.contract.scopes import Denied, Grant, decide
 from gateway.local_service.call import ServiceAnswer, ServiceCall
 from gateway.local_service.errors import Forbidden, ServiceError, Unauthorized
 from gateway.local_service.idempotency import first_answer, keep_answer
 from gateway.local_service.misbehave import Failure
 from gateway.local_service.routes import Route
+from gateway.stores.sqlite.keys import enabled_grant
 
 
 class Request(NamedTuple):

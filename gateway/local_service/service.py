@@ -20,7 +20,7 @@ from aiohttp import web
 
 from gateway.access.key import SERVICE_PREFIX, RandomBytes
 from gateway.access.pepper import load_pepper
-from gateway.access.store import KeyStore, make_tables
+from gateway.access.store import KeyStore
 from gateway.common import unix_socket
 from gateway.common.http.connection_limits import OperatorLimits
 from gateway.common.http.http_server import TcpSite, UnixSocketSite
@@ -34,6 +34,7 @@ from gateway.local_service.finding import Finder
 from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
+from gateway.stores.sqlite.keys import SqliteKeys, make_tables
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
@@ -74,10 +75,14 @@ def build_service(
         try:
             await database.migrate("service", [_migration(name) for name in MIGRATIONS])
             await open_insights(database, _migration("0003_insights_moved.sql"))
-            await make_tables(database)  # before the pepper, as in gateway.access.control_store
+            await make_tables(database)  # before the pepper, as in gateway.stores.sqlite.keys
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
-                database, prefix=SERVICE_PREFIX, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes
+                await SqliteKeys.open(database),
+                prefix=SERVICE_PREFIX,
+                pepper=pepper,
+                now_ms=now_ms,
+                random_bytes=random_bytes,
             )
             app[CONTEXT] = Context(database, keys, now_ms, draw, random_bytes, misbehave, body_timeout_s)
             app[FINDER] = await Finder.open(database, now_ms)

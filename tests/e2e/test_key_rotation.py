@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.bodies import Shape, Template
 from benchmarks.scenario import fetch
-from gateway.access.control_store import OF_SERVICE
+from gateway.access.key_files import OF_SERVICE
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Managed
 from tests.support.commands import run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, Status, broken_identities

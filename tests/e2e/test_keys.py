@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.processes import ProcessFailed
-from gateway.access.control_store import OF_SERVICE
+from gateway.access.key_files import OF_SERVICE
 from gateway.common.contract.scopes import CATALOGUE
 from tests.support.commands import Ended, run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess

@@ -6,10 +6,11 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from gateway.access.control_store import INBOUND, KeyFiles, keys_in
+from gateway.access.key_files import INBOUND, KeyFiles
 from gateway.access.store import KeyStore
 from gateway.common.contract.scopes import INGEST_SCOPE, Fixed
 from gateway.common.wall_clock import wall_ms
+from gateway.stores.sqlite.keys import keys_in
 
 BY = "ops@example.com"
 

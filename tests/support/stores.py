@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from gateway.access.home import KeyHome
 from gateway.common.contract.errors import NameInUse, NotFound, TooManyKept
 from gateway.common.lists.conventions import ListRequest, Page, SortValue
 from gateway.common.lists.memory import page_of
@@ -18,6 +19,7 @@ from gateway.counting.bases import LearntBy, Proofs
 from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.views import SqliteViews
@@ -25,6 +27,7 @@ from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, Views, checked, typed
 from gateway.usage.views.view import View, view_item
+from tests.support.memory_keys import KeptKeys, MemoryKeys
 
 HOMES: Final = ("sqlite", "memory")
 
@@ -37,6 +40,9 @@ class Home(Protocol):
     async def learnt_bases(self) -> LearntBasesStore: ...
 
     async def views(self, now_ms: Callable[[], int]) -> Views: ...
+
+    async def keys(self) -> KeyHome:
+        """A further one while another is open is as that of another process."""
 
     async def close(self) -> None:
         """Nothing can be read or written any more."""
@@ -62,6 +68,9 @@ class SqliteHome:
     async def views(self, now_ms: Callable[[], int]) -> Views:
         return await SqliteViews.open(self._database, now_ms=now_ms)
 
+    async def keys(self) -> KeyHome:
+        return await SqliteKeys.open(self._database)
+
     async def close(self) -> None:
         await self._database.close()
 
@@ -71,6 +80,7 @@ class MemoryHome:
         self._senders = MemorySenders(self)
         self._bases = MemoryLearntBases(self)
         self._views: dict[str, View] = {}
+        self._keys = KeptKeys()
         self.is_closed = False
 
     def check(self) -> None:
@@ -86,6 +96,9 @@ class MemoryHome:
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
         return MemoryViews(self, self._views, now_ms)
+
+    async def keys(self) -> KeyHome:
+        return MemoryKeys(self.check, self._keys)
 
     async def close(self) -> None:
         self.is_closed = True

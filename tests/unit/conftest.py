@@ -11,6 +11,7 @@ import pytest
 
 from gateway.access.store import KeyStore
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.keys import SqliteKeys
 from tests.support.spool_rig import Rig
 
 
@@ -30,7 +31,11 @@ def socket_path(tmp_path: Path) -> Path:
 async def keys(tmp_path: Path) -> AsyncIterator[KeyStore]:
     database = await Database.open(tmp_path / "control.db")
     store = await KeyStore.open(
-        database, prefix="tgk", pepper=bytes(32), now_ms=lambda: 1_767_607_200_000, random_bytes=os.urandom
+        await SqliteKeys.open(database),
+        prefix="tgk",
+        pepper=bytes(32),
+        now_ms=lambda: 1_767_607_200_000,
+        random_bytes=os.urandom,
     )
     yield store
     await store.close()

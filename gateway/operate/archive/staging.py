@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from gateway.access.control_store import INBOUND, OF_SERVICE
+from gateway.access.key_files import INBOUND, OF_SERVICE
 from gateway.common.storage.private_files import write_private
 from spool.data_dir import DATABASE, make_private_dir
 from spool.errors import SpoolError

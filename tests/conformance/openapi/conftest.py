@@ -11,7 +11,7 @@ import httpx
 import orjson
 import pytest
 
-from gateway.access.control_store import OF_SERVICE
+from gateway.access.key_files import OF_SERVICE
 from gateway.common.contract.scopes import CATALOGUE, Fixed
 from gateway.local_service.openapi.document import service_document
 from gateway.operate.openapi.document import gateway_document

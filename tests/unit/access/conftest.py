@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.access.home import KeyHome
 from gateway.access.key import GATEWAY_PREFIX
 from gateway.access.store import KeyStore
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.keys import SqliteKeys
 
 PEPPER = b"p" * 32
 
@@ -37,12 +39,16 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def keys(database: Database, clock: Clock) -> AsyncIterator[KeyStore]:
-    store = await open_store(database, clock)
+    store = await open_store(await SqliteKeys.open(database), clock)
     yield store
     await store.close()
 
 
-async def open_store(database: Database, clock: Clock, pepper: bytes = PEPPER) -> KeyStore:
+async def open_store(home: KeyHome, clock: Clock, pepper: bytes = PEPPER) -> KeyStore:
     return await KeyStore.open(
-        database, prefix=GATEWAY_PREFIX, pepper=pepper, now_ms=clock, random_bytes=secrets.token_bytes
+        home,
+        prefix=GATEWAY_PREFIX,
+        pepper=pepper,
+        now_ms=clock,
+        random_bytes=secrets.token_bytes,
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.control_store import open_control
 from gateway.access.errors import PepperMismatch
 from gateway.access.local_key_file import kept_key
 from gateway.access.pepper import load_pepper
@@ -15,6 +14,7 @@ from gateway.access.store import KeyStore
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, Fixed, Managed
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.storage.private_files import read_or_create, write_private
+from gateway.stores.sqlite.keys import open_control
 
 SENDING = Managed(frozenset({SEND_AI_TELEMETRY}))
 READING = Fixed(frozenset({"billing:read_costs"}))

@@ -27,6 +27,7 @@ from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.listen import listen, runner_for
+from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.usage.insights.finding import STATUSES, Finding
 from gateway.usage.insights.store import InsightStore
 from tests.support.operations import scopes_of
@@ -78,7 +79,11 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         database = await Database.open(tmp_path / "control.db")
         stack.push_async_callback(database.close)
         keys = await KeyStore.open(
-            database, prefix=GATEWAY_PREFIX, pepper=bytes(32), now_ms=clock, random_bytes=os.urandom
+            await SqliteKeys.open(database),
+            prefix=GATEWAY_PREFIX,
+            pepper=bytes(32),
+            now_ms=clock,
+            random_bytes=os.urandom,
         )
         stack.push_async_callback(keys.close)
         store = await InsightStore.open(database, now_ms=clock)
