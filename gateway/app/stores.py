@@ -12,6 +12,7 @@ from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
@@ -55,7 +56,7 @@ async def open_stores(build: Build) -> Stores:
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
         raise CannotStart(reason)
     devices = await DeviceStore.open(
-        control,
+        await SqliteDevices.open(control),
         gateway_id=spool.gateway_id,
         max_new_per_hour=config.devices.max_new_per_hour,
         interval_ms=int(config.devices.heartbeat_interval_s * 1000),

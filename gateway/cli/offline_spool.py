@@ -13,10 +13,10 @@ from gateway.common.contract.errors import LaneNotHeld
 from gateway.common.storage.database import read_only
 from gateway.common.wall_clock import wall_ms
 from gateway.fleet.devices.rows import Figures
-from gateway.fleet.devices.rows import figures as figures_of
 from gateway.observability.devices import edge_with
 from gateway.operate.archive.staging import DATABASES, stage
 from gateway.operate.backup import Staged
+from gateway.stores.sqlite.devices import SqliteDeviceRows
 from spool.counters import LaneCounters
 from spool.data_lock import DataLock
 from spool.record import DEVICES, Lane
@@ -94,7 +94,7 @@ def device_figures(control_database: Path) -> Figures | None:
         return None
     try:
         with closing(read_only(control_database)) as connection:
-            return figures_of(connection)
+            return SqliteDeviceRows(connection).figures()
     except sqlite3.Error:
         return None  # of a release without devices there, or damaged: the gateway reports it at its start
 

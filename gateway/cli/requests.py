@@ -22,7 +22,8 @@ from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config, operators_of
-from gateway.fleet.devices.offline import offline_devices
+from gateway.fleet.devices.clocks import now_by
+from gateway.fleet.devices.offline import OfflineDevices
 from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_user
@@ -38,6 +39,7 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import offline_keys
 from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.views import SqliteViews
@@ -80,9 +82,13 @@ async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
 @asynccontextmanager
 async def _devices(config: Config) -> AsyncIterator[Devices]:
     data_dir = config.data_dir
-    age_ms = lambda: age_at_rest(data_dir, wall_ms())  # noqa: E731
-    async with offline_devices(data_dir, data_dir / INBOUND.database, age_ms, wall_ms) as store:
-        yield store
+    with DataLock(data_dir):
+        database = await Database.open(data_dir / INBOUND.database)
+        try:
+            home = await SqliteDevices.open(database)
+            yield OfflineDevices(home, now_by(age_at_rest(data_dir, wall_ms()), wall_ms()))
+        finally:
+            await database.close()
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """Devices under any order of contacts, answers, losses, restarts and an operator's
-words, on a real control.db.
+words: on a real control.db, and in memory with the same results.
 """
 
+import copy
 import sqlite3
 import tempfile
 from collections import defaultdict
@@ -18,21 +19,37 @@ from exporters.cost_service.devices import DeviceAnswer, DeviceState
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.common.storage.database import committed
 from gateway.fleet.devices import contacts as taking
-from gateway.fleet.devices import operated, rows
+from gateway.fleet.devices import operated
 from gateway.fleet.devices import outbox as sending
 from gateway.fleet.devices.contacts import Moment
 from gateway.fleet.devices.heartbeat_body import Heartbeat
+from gateway.fleet.devices.home import DeviceRows
 from gateway.fleet.devices.outbox import Enrolment, Spoke
 from gateway.fleet.devices.rows import Device, New
 from gateway.fleet.devices.states import ENROLS, NoSuchTransition
-from gateway.fleet.devices.tables import scripts
 from gateway.fleet.devices.throttling import Budget
+from gateway.stores.sqlite.devices import SqliteDeviceRows, scripts
+from tests.support.memory_devices import KeptDevices, MemoryDeviceRows
 
 T = TypeVar("T")
 
 DEVICES = st.sampled_from(["a", "b", "c"])
 INSTANCES = st.sampled_from(["i", "j", "k"])
 INTERVAL_MS = 60_000
+
+
+def _outcome(change: Callable[[DeviceRows], T], kept: DeviceRows) -> T | Exception:
+    try:
+        return change(kept)
+    except (NotFound, BadPayload) as error:
+        return error
+
+
+def _comparable(result: object) -> object:
+    """Without the order of what is taken in no order, and with an error's text."""
+    if isinstance(result, list):
+        return sorted(result, key=str)
+    return str(result) if isinstance(result, Exception) else result
 
 
 class Life(RuleBasedStateMachine):
@@ -45,6 +62,7 @@ class Life(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "control.db"
         self.open()
+        self.memory = KeptDevices()
         for script in scripts():
             self.connection.executescript(script)
         self.now_ms = 1_767_607_200_000
@@ -64,9 +82,17 @@ class Life(RuleBasedStateMachine):
         self.connection.close()
         self.stack.close()
 
-    def do(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    def do(self, change: Callable[[DeviceRows], T]) -> T:
+        """The result of *change*, which is the same in both homes."""
+        budget = copy.copy(self.budget)
+        in_memory = _outcome(change, MemoryDeviceRows(self.memory))
+        self.budget.__dict__.update(vars(budget))
         with committed(self.connection):
-            return change(self.connection)
+            in_sqlite = _outcome(change, SqliteDeviceRows(self.connection))
+        assert _comparable(in_sqlite) == _comparable(in_memory)
+        if isinstance(in_sqlite, Exception):
+            raise in_sqlite
+        return in_sqlite
 
     @property
     def moment(self) -> Moment:
@@ -150,7 +176,7 @@ class Life(RuleBasedStateMachine):
         self.now_ms += seconds * 1000
         numbers = [device.device_no for device in self.beats]
         self.do(lambda c: sending.expire_beats(c, self.now_ms, INTERVAL_MS, numbers))
-        self.do(lambda c: sending.call_silent(c, self.now_ms, INTERVAL_MS))
+        self.do(lambda c: c.call_silent(self.now_ms, INTERVAL_MS))
         gone = self.do(lambda c: sending.forget_silent(c, self.now_ms))
         assert gone >= 0
 
@@ -166,7 +192,7 @@ class Life(RuleBasedStateMachine):
         self.connection.close()
         self.open()
         self.beats.clear()
-        self.do(sending.free_leases)
+        self.do(lambda c: c.free_leases())
 
     @rule(name=DEVICES, verb=st.sampled_from(["block", "unblock", "enroll_again", "forget"]))
     def operate(self, name: str, verb: str) -> None:
@@ -180,14 +206,14 @@ class Life(RuleBasedStateMachine):
     # ---- what holds at any time
 
     def devices(self) -> list[Device]:
-        return rows.chosen(self.connection, "true", ())
+        return self.do(lambda c: c.not_in(()))
 
     @invariant()
     def a_device_has_one_live_enrolment_or_none(self) -> None:
-        live = dict(self.connection.execute("SELECT device_no, epoch FROM enrolments"))
         for device in self.devices():
-            assert (device.device_no in live) == (device.state in ENROLS), device
-            assert live.get(device.device_no, device.epoch) == device.epoch
+            live = self.do(lambda c, number=device.device_no: c.enrolment(number))
+            assert (live is not None) == (device.state in ENROLS), device
+            assert live is None or live.epoch == device.epoch
 
     @invariant()
     def an_epoch_has_one_enrolment_id(self) -> None:
@@ -195,7 +221,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_figures_are_true(self) -> None:
-        figures = rows.figures(self.connection)
+        figures = self.do(lambda c: c.figures())
         edge, lane = figures.edge, figures.lane
         assert edge["received"] == sum(
             edge[outcome] for outcome in ("kept", "duplicate", "suppressed", "rejected", "ignored")

@@ -51,7 +51,7 @@ POINTS = {
     "unit cost: inside an ack": Point("spool.sqlite.unit_batches", "acked", after=True),
     "unit cost: inside a read": Point("spool.sqlite.unit_totals", "learn_base", after=True),
     "devices: before a commit": Point("gateway.common.storage.group_commit", "Commits._write_group", after=False),
-    "devices: inside a first contact": Point("gateway.fleet.devices.rows", "insert", after=True),
+    "devices: inside a first contact": Point("gateway.fleet.devices.changes", "insert", after=True),
     "devices: after a commit": Point("gateway.common.storage.group_commit", "Commits._write_group", after=True),
     "devices: in control.db and not in the spool": Point(
         "gateway.fleet.devices.intake", "DeviceIntake.admitted", after=True

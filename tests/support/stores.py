@@ -16,9 +16,11 @@ from gateway.common.lists.memory import page_of
 from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.counting.bases import LearntBy, Proofs
+from gateway.fleet.devices.home import DeviceHome
 from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
@@ -27,6 +29,7 @@ from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, Views, checked, typed
 from gateway.usage.views.view import View, view_item
+from tests.support.memory_devices import KeptDevices, MemoryDevices
 from tests.support.memory_keys import KeptKeys, MemoryKeys
 
 HOMES: Final = ("sqlite", "memory")
@@ -43,6 +46,8 @@ class Home(Protocol):
 
     async def keys(self) -> KeyHome:
         """A further one while another is open is as that of another process."""
+
+    async def devices(self) -> DeviceHome: ...
 
     async def close(self) -> None:
         """Nothing can be read or written any more."""
@@ -71,6 +76,9 @@ class SqliteHome:
     async def keys(self) -> KeyHome:
         return await SqliteKeys.open(self._database)
 
+    async def devices(self) -> DeviceHome:
+        return await SqliteDevices.open(self._database)
+
     async def close(self) -> None:
         await self._database.close()
 
@@ -81,6 +89,7 @@ class MemoryHome:
         self._bases = MemoryLearntBases(self)
         self._views: dict[str, View] = {}
         self._keys = KeptKeys()
+        self._devices = KeptDevices()
         self.is_closed = False
 
     def check(self) -> None:
@@ -99,6 +108,9 @@ class MemoryHome:
 
     async def keys(self) -> KeyHome:
         return MemoryKeys(self.check, self._keys)
+
+    async def devices(self) -> DeviceHome:
+        return MemoryDevices(self.check, self._devices)
 
     async def close(self) -> None:
         self.is_closed = True

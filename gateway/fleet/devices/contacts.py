@@ -1,4 +1,4 @@
-"""What senders bring, in one transaction each: a first contact inserts the device and its
+"""What senders bring, in one change each: a first contact inserts the device and its
 enrolment; heartbeats, pings and enrolments get their outcome.
 
 - heartbeat or ping: `kept`, it waits for the device's slot; `suppressed.superseded`, one waits
@@ -12,18 +12,19 @@ enrolment; heartbeats, pings and enrolments get their outcome.
 A contact by telemetry alone is no item of its own.
 """
 
-import sqlite3
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
 
 from gateway.common.contract.device_identity import MAX_CLONES, POSTED, clone_id
-from gateway.fleet.devices import rows
+from gateway.fleet.devices import changes
 from gateway.fleet.devices.attribution import Labels, labels_in
 from gateway.fleet.devices.heartbeat_body import Heartbeat
 from gateway.fleet.devices.heartbeats import due_ms
-from gateway.fleet.devices.rows import Device, New
+from gateway.fleet.devices.home import DeviceRows
+from gateway.fleet.devices.rows import Device, Instance, New
 from gateway.fleet.devices.states import State, may
 from gateway.fleet.devices.throttling import Budget
 from spool.clock import rfc3339_ms
@@ -34,6 +35,7 @@ neither grow the file nor slow it down."""
 TAKES_TURNS_MS: Final = 10 * 60_000
 """An instance that comes back within this time, after another one spoke, is a machine of its own.
 """
+NEVER_SEEN: Final = Instance(sequence=0, seen_ms=0, number=1)
 CLONED: Final = "several machines send heartbeats under this id; each gets one of its own"
 
 
@@ -80,107 +82,101 @@ class Moment(NamedTuple):
     """What to add to a time here for what the wall clock would state."""
 
 
-def contact(connection: sqlite3.Connection, new: New, moment: Moment, *, insert: bool = True) -> Taken:
+def contact(kept: DeviceRows, new: New, moment: Moment, *, insert: bool = True) -> Taken:
     """A device spoke by telemetry. With *insert*, it is enrolled where it is new."""
-    device = rows.find(connection, new.device_id)
+    device = kept.find(new.device_id)
     if device is not None:
-        return _taken(_spoke(connection, device, moment.now_ms), "kept")
-    made = _insert(connection, new, moment) if insert else None
+        return _taken(_spoke(kept, device, moment.now_ms), "kept")
+    made = _insert(kept, new, moment) if insert else None
     return Taken(None, "rejected") if made is None else _taken(made, "kept")
 
 
-def enrolment(connection: sqlite3.Connection, new: New, moment: Moment, *, states_kind: bool = True) -> Taken:
+def enrolment(kept: DeviceRows, new: New, moment: Moment, *, states_kind: bool = True) -> Taken:
     """An enrolment was posted. *states_kind*: the kind is its own word."""
-    device = rows.find(connection, new.device_id)
+    device = kept.find(new.device_id)
     if device is None:
-        made = _insert(connection, new, moment)
+        made = _insert(kept, new, moment)
         if made is None:
-            return _too_many(connection)
-        rows.count(connection, "kept")
-        return _taken(rows.save(connection, made, enrolment_waits=1), "kept")
+            return _too_many(kept)
+        changes.count(kept, "kept")
+        return _taken(kept.save(made, enrolment_waits=1), "kept")
     if device.state in {"blocked", "quarantined"}:
-        rows.count(connection, "rejected", f"device_{device.state}")
+        changes.count(kept, "rejected", f"device_{device.state}")
         return _taken(device, "rejected")
-    rows.count(connection, "duplicate", "enrolment")
-    return _taken(
-        _spoke(connection, _introduced(connection, device, new, states_kind=states_kind), moment.now_ms), "duplicate"
-    )
+    changes.count(kept, "duplicate", "enrolment")
+    return _taken(_spoke(kept, _introduced(kept, device, new, states_kind=states_kind), moment.now_ms), "duplicate")
 
 
 def heartbeat(
-    connection: sqlite3.Connection, device_id: str, beat: Heartbeat, moment: Moment, inserts: Inserts = INSERTS_ALL
+    kept: DeviceRows, device_id: str, beat: Heartbeat, moment: Moment, inserts: Inserts = INSERTS_ALL
 ) -> Taken:
     """One heartbeat: noted, or an outcome that states why not. What is new is inserted where
     *inserts* allows it.
     """
     new = New(device_id, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id)
-    named = _known_or_new(connection, new, moment, inserts=inserts.strangers)
+    named = _known_or_new(kept, new, moment, inserts=inserts.strangers)
     if isinstance(named, Taken):
         return named
     if named.state == "blocked":  # whichever machine speaks under that id
-        return _blocked(connection, named)
-    device = _speaking(connection, named, beat, moment, inserts=inserts.clones)
+        return _blocked(kept, named)
+    device = _speaking(kept, named, beat, moment, inserts=inserts.clones)
     if isinstance(device, Taken):
         return device
     if device.device_no == named.device_no:
-        device = _introduced(connection, device, new, states_kind=beat.kind is not None)
-    return _beat(connection, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
+        device = _introduced(kept, device, new, states_kind=beat.kind is not None)
+    return _beat(kept, device, beat, moment)._replace(is_clone=device.device_no != named.device_no)
 
 
-def _beat(connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment) -> Taken:
-    if refused := _refused(connection, device, moment.now_ms):
+def _beat(kept: DeviceRows, device: Device, beat: Heartbeat, moment: Moment) -> Taken:
+    if refused := _refused(kept, device, moment.now_ms):
         return refused
-    device = _spoke(connection, device, moment.now_ms)
-    known = connection.execute(
-        "SELECT sequence FROM device_instances WHERE device_no = ? AND instance_id = ?",
-        (device.device_no, beat.instance_id),
-    ).fetchone()
-    _note_instance(connection, device, beat, moment.now_ms)
-    if known is not None and beat.sequence <= known[0]:
-        outcome, reason = ("duplicate", "heartbeat") if beat.sequence == known[0] else ("suppressed", "superseded")
-        rows.count(connection, outcome, reason)
+    device = _spoke(kept, device, moment.now_ms)
+    number, instance_id = device.device_no, beat.instance_id
+    before = kept.note_instance(number, instance_id, beat.sequence, moment.now_ms, most=MAX_INSTANCES)
+    if before is not None and beat.sequence <= before:
+        outcome, reason = ("duplicate", "heartbeat") if beat.sequence == before else ("suppressed", "superseded")
+        changes.count(kept, outcome, reason)
         return _taken(device, outcome)
     if beat.host or beat.client or beat.labels:
-        device = rows.save(connection, device, details=_details(beat))
+        device = kept.save(device, details=_details(beat))
     elif beat.counters:
         details = orjson.dumps({**orjson.loads(device.details), "counters": beat.counters})
-        device = rows.save(connection, device, details=details)
-    device = rows.save(connection, device, instance_id=beat.instance_id)
-    return _wait(connection, device, _beat_body(beat, moment), moment)
+        device = kept.save(device, details=details)
+    device = kept.save(device, instance_id=beat.instance_id)
+    return _wait(kept, device, _beat_body(beat, moment), moment)
 
 
-def ping(connection: sqlite3.Connection, device_id: str, moment: Moment, *, inserts: bool = True) -> Taken:
+def ping(kept: DeviceRows, device_id: str, moment: Moment, *, inserts: bool = True) -> Taken:
     """A sign of life without content; a heartbeat that waits has more."""
-    device = _known_or_new(connection, New(device_id, POSTED, "ping"), moment, inserts=inserts)
+    device = _known_or_new(kept, New(device_id, POSTED, "ping"), moment, inserts=inserts)
     if isinstance(device, Taken):
         return device
-    if refused := _refused(connection, device, moment.now_ms):
+    if refused := _refused(kept, device, moment.now_ms):
         return refused
-    device = _spoke(connection, device, moment.now_ms)
-    return _wait(connection, device, device.beat or b"", moment)
+    device = _spoke(kept, device, moment.now_ms)
+    return _wait(kept, device, device.beat or b"", moment)
 
 
-def _wait(connection: sqlite3.Connection, device: Device, beat: bytes, moment: Moment) -> Taken:
+def _wait(kept: DeviceRows, device: Device, beat: bytes, moment: Moment) -> Taken:
     """Put *beat* in the place of the one that waits."""
     now_ms = moment.now_ms
     outcome = "suppressed" if device.beat_waits else "kept"
-    rows.count(connection, outcome, "superseded" if device.beat_waits else None)
+    changes.count(kept, outcome, "superseded" if device.beat_waits else None)
     slot_ms = device.beat_due_ms
     if slot_ms is None:
         slot_ms = due_ms(device.device_id, device.interval_ms or moment.interval_ms, now_ms, device.beat_sent_ms)
     waiting = {"beat": beat, "beat_no": device.beat_no + 1, "beat_ms": now_ms, "beat_due_ms": slot_ms, "beat_waits": 1}
-    return _taken(rows.save(connection, device, **waiting), outcome)
+    return _taken(kept.save(device, **waiting), outcome)
 
 
-def _introduced(connection: sqlite3.Connection, device: Device, new: New, *, states_kind: bool) -> Device:
+def _introduced(kept: DeviceRows, device: Device, new: New, *, states_kind: bool) -> Device:
     """A device that only telemetry reported states itself what it is: its first enrolment states it
     too, unless it may have arrived already.
     """
     is_new = device.origin == "telemetry" and device.state == "pending" and device.enrolled_ms is None
-    if not is_new or rows.was_tried(connection, device):
+    if not is_new or changes.was_tried(kept, device):
         return device
-    return rows.save(
-        connection,
+    return kept.save(
         device,
         kind=new.kind if states_kind else device.kind,
         details=new.details if new.details != b"{}" else device.details,
@@ -192,44 +188,44 @@ def _taken(device: Device, outcome: str) -> Taken:
     return Taken(device.state, outcome, device.device_no, device.interval_ms, labels=labels_in(device.details))
 
 
-def _known_or_new(connection: sqlite3.Connection, new: New, moment: Moment, *, inserts: bool) -> Device | Taken:
+def _known_or_new(kept: DeviceRows, new: New, moment: Moment, *, inserts: bool) -> Device | Taken:
     """The device, inserted where it is new; the outcome where it may not be."""
-    known = rows.find(connection, new.device_id)
+    known = kept.find(new.device_id)
     if known is not None:
         return known
     if not inserts:
         return UNKNOWN
-    return _insert(connection, new, moment) or _too_many(connection)
+    return _insert(kept, new, moment) or _too_many(kept)
 
 
-def _insert(connection: sqlite3.Connection, new: New, moment: Moment) -> Device | None:
+def _insert(kept: DeviceRows, new: New, moment: Moment) -> Device | None:
     """None when there were too many new devices already."""
     if new.origin != "gateway" and not moment.budget.take(moment.now_ms / 1000):
         return None
-    return rows.insert(connection, new, moment.now_ms)
+    return changes.insert(kept, new, moment.now_ms)
 
 
-def _too_many(connection: sqlite3.Connection) -> Taken:
-    rows.count(connection, "rejected", "too_many_new_devices")
+def _too_many(kept: DeviceRows) -> Taken:
+    changes.count(kept, "rejected", "too_many_new_devices")
     return Taken(None, "rejected")
 
 
-def _refused(connection: sqlite3.Connection, device: Device, now_ms: int) -> Taken | None:
+def _refused(kept: DeviceRows, device: Device, now_ms: int) -> Taken | None:
     if device.state == "blocked":
-        return _blocked(connection, device)
+        return _blocked(kept, device)
     if device.state == "quarantined":
-        rows.count(connection, "suppressed", "device_quarantined")
-        return _taken(_spoke(connection, device, now_ms), "suppressed")
+        changes.count(kept, "suppressed", "device_quarantined")
+        return _taken(_spoke(kept, device, now_ms), "suppressed")
     return None
 
 
-def _blocked(connection: sqlite3.Connection, device: Device) -> Taken:
-    rows.count(connection, "rejected", "device_blocked")
+def _blocked(kept: DeviceRows, device: Device) -> Taken:
+    changes.count(kept, "rejected", "device_blocked")
     return _taken(device, "rejected")
 
 
-def _spoke(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
-    return rows.move(connection, device, "contacted", last_contact_ms=max(now_ms, device.last_contact_ms))
+def _spoke(kept: DeviceRows, device: Device, now_ms: int) -> Device:
+    return changes.move(kept, device, "contacted", last_contact_ms=max(now_ms, device.last_contact_ms))
 
 
 def _details(beat: Heartbeat) -> bytes:
@@ -255,68 +251,44 @@ def _beat_body(beat: Heartbeat, moment: Moment) -> bytes:
 # ---- several machines under one id
 
 
-def _speaking(
-    connection: sqlite3.Connection, device: Device, beat: Heartbeat, moment: Moment, *, inserts: bool
-) -> Device | Taken:
+def _speaking(kept: DeviceRows, device: Device, beat: Heartbeat, moment: Moment, *, inserts: bool) -> Device | Taken:
     """The machine that speaks: the device itself, or the one of its clones that this instance is.
     The outcome where that one is new and may not be inserted.
     """
-    number = _number_of(connection, device, beat.instance_id, moment.now_ms, splits=inserts)
+    number = _number_of(kept, device, beat.instance_id, moment.now_ms, splits=inserts)
     if number == 1:
-        device_now = rows.by_number(connection, device.device_no)
+        device_now = kept.by_number(device.device_no)
         return device_now or device
-    connection.execute(
-        "UPDATE device_instances SET seen_ms = ? WHERE device_no = ? AND instance_id = ?",
-        (moment.now_ms, device.device_no, beat.instance_id),
-    )
+    kept.see_instance(device.device_no, beat.instance_id, moment.now_ms)
     name = clone_id(device.device_id, number)
     new = New(name, beat.kind or POSTED, "heartbeat", _details(beat), beat.instance_id, clone_of=device.device_id)
-    return _known_or_new(connection, new, moment, inserts=inserts)
+    return _known_or_new(kept, new, moment, inserts=inserts)
 
 
-def _number_of(connection: sqlite3.Connection, device: Device, instance_id: str, now_ms: int, *, splits: bool) -> int:
+def _number_of(kept: DeviceRows, device: Device, instance_id: str, now_ms: int, *, splits: bool) -> int:
     """Which machine the instance is: 1 keeps the id. With *splits*, two that take turns become two
     machines.
 
     One that was never seen may be a restart, and takes the id till the other comes back.
     """
-    found = connection.execute(
-        "SELECT instance_id, seen_ms, number FROM device_instances WHERE device_no = ?", (device.device_no,)
-    )
-    instances: dict[str | None, tuple[int, int]] = {name: (seen_ms, number) for name, seen_ms, number in found}
-    seen_ms, number = instances.get(instance_id, (0, 1))
-    is_other = device.instance_id not in {None, instance_id} and device.instance_id in instances
-    takes_turns = is_other and now_ms - seen_ms < TAKES_TURNS_MS
-    if splits and number == 1 and takes_turns and may(device.state, "cloned"):
-        connection.execute(
-            "UPDATE device_instances SET number = ? WHERE device_no = ? AND instance_id = ?",
-            (_free_number(instances), device.device_no, device.instance_id),
-        )
-        rows.move(connection, device, "cloned", reason=CLONED)
+    instances = kept.instances(device.device_no)
+    _, seen_ms, number = instances.get(instance_id, NEVER_SEEN)
+    other = device.instance_id if device.instance_id != instance_id and device.instance_id in instances else None
+    takes_turns = other is not None and now_ms - seen_ms < TAKES_TURNS_MS
+    if splits and number == 1 and other is not None and takes_turns and may(device.state, "cloned"):
+        kept.number_instance(device.device_no, other, _free_number(instances))
+        changes.move(kept, device, "cloned", reason=CLONED)
     return number
 
 
-def _free_number(instances: dict[str | None, tuple[int, int]]) -> int:
+def _free_number(instances: Mapping[str, Instance]) -> int:
     """For a machine that is to have an id of its own; when there are too many, that of
     the one silent for longest.
     """
     seen: dict[int, int] = {}
-    for seen_ms, number in instances.values():
+    for _, seen_ms, number in instances.values():
         seen[number] = max(seen_ms, seen.get(number, 0))
     others = {number: seen_ms for number, seen_ms in seen.items() if number > 1}
     if len(others) >= MAX_CLONES - 1:
         return min(others, key=lambda number: others[number])
     return next(number for number in range(2, MAX_CLONES + 1) if number not in others)
-
-
-def _note_instance(connection: sqlite3.Connection, device: Device, beat: Heartbeat, now_ms: int) -> None:
-    connection.execute(
-        "INSERT INTO device_instances (device_no, instance_id, sequence, seen_ms, number) VALUES (?, ?, ?, ?, 1)"
-        " ON CONFLICT DO UPDATE SET sequence = max(sequence, excluded.sequence), seen_ms = excluded.seen_ms",
-        (device.device_no, beat.instance_id, beat.sequence, now_ms),
-    )
-    connection.execute(
-        "DELETE FROM device_instances WHERE device_no = ?1 AND instance_id <> ?2 AND instance_id IN"
-        " (SELECT instance_id FROM device_instances WHERE device_no = ?1 ORDER BY seen_ms DESC LIMIT -1 OFFSET ?3)",
-        (device.device_no, beat.instance_id, MAX_INSTANCES),
-    )

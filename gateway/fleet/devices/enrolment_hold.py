@@ -6,9 +6,7 @@ device waits with it, whatever sent it. It goes on when the service knows the de
 and `LONGEST_MS` after the first contact in any case.
 """
 
-import sqlite3
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import structlog
@@ -44,7 +42,7 @@ class EnrolmentGate:
     async def _first_contact_ms(self) -> int | None:
         now_ms = self._now_ms()
         try:
-            found = await self._store.read(partial(first_contact_of_unknown, since_ms=now_ms - LONGEST_MS))
+            found = await self._store.read(lambda kept: kept.first_contact_of_unknown(now_ms - LONGEST_MS))
         except DatabaseUnavailable as error:
             if self._blind_ms is None:
                 log.warning("which devices wait to be enrolled cannot be read: telemetry waits", error=str(error))
@@ -53,17 +51,3 @@ class EnrolmentGate:
             return first_ms if now_ms - first_ms < LONGEST_MS else None
         self._blind_ms = None
         return found
-
-
-def first_contact_of_unknown(connection: sqlite3.Connection, since_ms: int) -> int | None:
-    """Of the devices whose first enrolment is under way, the earliest after *since_ms*.
-
-    A gateway is not who its telemetry comes from, a laptop's is.
-    """
-    (first_ms,) = connection.execute(
-        "SELECT min(first_seen_ms) FROM devices"
-        " WHERE first_seen_ms > ? AND enrolled_ms IS NULL AND state IN ('pending', 'enrolling')"
-        " AND (origin <> 'gateway' OR kind <> 'gateway')",
-        (since_ms,),
-    ).fetchone()
-    return None if first_ms is None else int(first_ms)

@@ -1,6 +1,5 @@
-"""The devices as an operator asks for them, in control.db."""
+"""The devices as an operator asks for them."""
 
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -9,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 from gateway.common.contract.device_identity import KINDS, Origin
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.common.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
-from gateway.common.lists.table import ListTable, fetch_page
-from gateway.fleet.devices import rows
+from gateway.fleet.devices import changes
 from gateway.fleet.devices.clocks import Now
+from gateway.fleet.devices.home import DeviceRows
 from gateway.fleet.devices.rows import Device
 from gateway.fleet.devices.states import ENROLS, STATES
 
@@ -37,19 +36,19 @@ class Waiting(NamedTuple):
 
 
 class OperatedDevices(ABC):
-    """What an operator may ask and do; a subclass states how the file is read and written."""
+    """What an operator may ask and do; a subclass states how the home is read and changed."""
 
     @abstractmethod
     def now(self) -> Now: ...
 
     @abstractmethod
-    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T: ...
+    async def read(self, question: Callable[[DeviceRows], T]) -> T: ...
 
     @abstractmethod
-    async def change(self, change: Callable[[sqlite3.Connection], T]) -> T: ...
+    async def change(self, change: Callable[[DeviceRows], T]) -> T: ...
 
     async def page(self, request: ListRequest) -> Page:
-        return await self.read(partial(fetch_page, table=DEVICES, request=request))
+        return await self.read(lambda kept: kept.page(request))
 
     async def find(self, device_id: str) -> Device:
         return await self.read(partial(_found, device_id))
@@ -73,78 +72,58 @@ class OperatedDevices(ABC):
         return await self.change(partial(forget, device_id))
 
 
-DEVICES: Final = ListTable(
-    shape=DEVICE_LIST,
-    source="devices",
-    row_id="device_no",
-    expressions={
-        "device_id": "device_id",
-        "state": "state",
-        "kind": "kind",
-        "first_contact": "origin",
-        "first_seen_at": "first_seen_ms",
-        "last_contact_at": "last_contact_ms",
-        "enrolled_at": "ifnull(enrolled_ms, 0)",
-    },
-    select=rows.COLUMNS,
-    item_of=lambda row: Device(*row),  # type: ignore[arg-type]  # the columns of COLUMNS
-)
-
-
-def _found(device_id: str, connection: sqlite3.Connection) -> Device:
-    device = rows.find(connection, device_id)
+def _found(device_id: str, kept: DeviceRows) -> Device:
+    device = kept.find(device_id)
     if device is None:
         raise NotFound("no device has this id")
     return device
 
 
-def _with_enrolment(device_id: str, connection: sqlite3.Connection) -> tuple[Device, Waiting | None]:
-    device = _found(device_id, connection)
-    row = connection.execute(
-        "SELECT enrollment_id, attempts, due_ms FROM enrolments WHERE device_no = ?", (device.device_no,)
-    ).fetchone()
-    return device, None if row is None else Waiting(*row)
+def _with_enrolment(device_id: str, kept: DeviceRows) -> tuple[Device, Waiting | None]:
+    device = _found(device_id, kept)
+    found = kept.enrolment(device.device_no)
+    return device, None if found is None else Waiting(found.enrollment_id, found.attempts, found.due_ms)
 
 
-def block(device_id: str, connection: sqlite3.Connection) -> Device:
-    return rows.blocked(connection, _found(device_id, connection), BY_OPERATOR)
+def block(device_id: str, kept: DeviceRows) -> Device:
+    return changes.blocked(kept, _found(device_id, kept), BY_OPERATOR)
 
 
-def unblock(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
-    device = _found(device_id, connection)
+def unblock(device_id: str, now_ms: int, kept: DeviceRows) -> Device:
+    device = _found(device_id, kept)
     if device.state not in {"blocked", "quarantined"}:
         raise BadPayload(f"the device is {device.state}: only a blocked or quarantined one can be unblocked")
-    return _enrol_again(connection, device, now_ms)
+    return _enrol_again(kept, device, now_ms)
 
 
-def enroll_again(device_id: str, now_ms: int, connection: sqlite3.Connection) -> Device:
-    device = _found(device_id, connection)
+def enroll_again(device_id: str, now_ms: int, kept: DeviceRows) -> Device:
+    device = _found(device_id, kept)
     if device.state == "blocked":
         raise BadPayload("the device is blocked: unblock it first")
-    return _enrol_again(connection, device, now_ms)
+    return _enrol_again(kept, device, now_ms)
 
 
-def _enroll_all(now_ms: int, connection: sqlite3.Connection) -> int:
+def _enroll_all(now_ms: int, kept: DeviceRows) -> int:
     """Enrol again every device but those blocked, quarantined or about to
     enrol for the first time.
     """
-    devices = rows.chosen(connection, "state NOT IN ('blocked', 'quarantined', 'pending', 'enrolling')", ())
+    devices = kept.not_in({"blocked", "quarantined", "pending", "enrolling"})
     for device in devices:
-        _enrol_again(connection, device, now_ms)
+        _enrol_again(kept, device, now_ms)
     return len(devices)
 
 
-def _enrol_again(connection: sqlite3.Connection, device: Device, now_ms: int) -> Device:
+def _enrol_again(kept: DeviceRows, device: Device, now_ms: int) -> Device:
     """Enrol under a new epoch, so that neither side takes the enrolment for a repeat."""
     if device.state in ENROLS and device.state != "reenrolling":
         return device
-    device = rows.move(connection, device, "let_in", epoch=device.epoch + 1, reason=None, cycles=b"[]", forbidden=0)
-    rows.add_enrolment(connection, device, now_ms)
+    device = changes.move(kept, device, "let_in", epoch=device.epoch + 1, reason=None, cycles=b"[]", forbidden=0)
+    changes.add_enrolment(kept, device, now_ms)
     return device
 
 
-def forget(device_id: str, connection: sqlite3.Connection) -> Device:
+def forget(device_id: str, kept: DeviceRows) -> Device:
     """Delete the device; at its next contact it is new."""
-    device = _found(device_id, connection)
-    rows.delete(connection, device)
+    device = _found(device_id, kept)
+    changes.delete(kept, device)
     return device

@@ -1,33 +1,28 @@
-"""The devices of one gateway in control.db: who is known, what waits to be sent, and the figures.
+"""The devices of one gateway: who is known, what waits to be sent, and the figures.
 
-What must be on disk before a sender is answered goes through `Commits`, so a burst of first
-contacts is few syncs. Telemetry of a device that is known costs a look into memory; when it last
+What must be on disk before a sender is answered is a commit of the home; a burst of first contacts
+is few of them there. Telemetry of a device that is known costs a look into memory; when it last
 spoke is written down every few seconds.
 """
 
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import orjson
 
 from exporters.cost_service.devices import DeviceAnswer
 from gateway.common.contract.errors import NoAnswer
-from gateway.common.storage.database import Database
-from gateway.common.storage.group_commit import Commits
 from gateway.fleet.devices import contacts as taking
 from gateway.fleet.devices import outbox as sending
-from gateway.fleet.devices import rows
 from gateway.fleet.devices.attribution import Labels
 from gateway.fleet.devices.clocks import Now, now_by
 from gateway.fleet.devices.contacts import INSERTS_ALL, Inserts, Moment, Taken
 from gateway.fleet.devices.heartbeat_body import Heartbeat
+from gateway.fleet.devices.home import DeviceHome, DeviceRows
 from gateway.fleet.devices.operated import OperatedDevices
 from gateway.fleet.devices.outbox import Enrolment, Spoke
 from gateway.fleet.devices.rows import Device, Figures, New
-from gateway.fleet.devices.tables import migrate
 from gateway.fleet.devices.throttling import Budget
 from spool.clock import rfc3339_ms
 
@@ -57,7 +52,7 @@ class DeviceStore(OperatedDevices):
 
     def __init__(
         self,
-        database: Database,
+        home: DeviceHome,
         gateway_id: str,
         interval_ms: int,
         now_ms: Callable[[], int],
@@ -66,17 +61,15 @@ class DeviceStore(OperatedDevices):
         self.gateway_id = gateway_id
         self.interval_ms = interval_ms
         """Between heartbeats, where the service does not state."""
-        self.figures: Figures
         self.states: dict[str, int] = {}
         """How many devices are in which; as of the last `look_after`."""
         self.on_due: Callable[[], None] = lambda: None
         """Called when something may be due."""
         self.pinging: Ping | None = None
         """Asks the service."""
-        self._database = database
+        self._home = home
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self._commits = Commits(database, rows.figures, self._counted)
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._spoke: dict[int, int] = {}
         """Device -> when it spoke last, as far as it is not written down."""
@@ -88,7 +81,7 @@ class DeviceStore(OperatedDevices):
     @classmethod
     async def open(
         cls,
-        database: Database,
+        home: DeviceHome,
         *,
         gateway_id: str,
         max_new_per_hour: int,
@@ -96,26 +89,23 @@ class DeviceStore(OperatedDevices):
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
     ) -> Self:
-        """The devices in *database*, their tables made when missing.
-
-        *now_ms*: the suspend-aware monotonic clock (`spool.age`).
-        """
-        store = cls(database, gateway_id, interval_ms, now_ms, wall_ms)
-        await migrate(database)
+        """*now_ms*: the suspend-aware monotonic clock (`spool.age`). Raises DatabaseUnavailable."""
+        store = cls(home, gateway_id, interval_ms, now_ms, wall_ms)
         at_ms = now_ms()
-        used = await database.read(partial(_new_since, at_ms - HOUR_MS))
+        used = await home.read(lambda kept: kept.new_since(at_ms - HOUR_MS))
         store._budget = Budget(max_new_per_hour, used=used, now_s=at_ms / 1000)
-        await store._commits.commit(sending.free_leases)
-        store.states = await database.read(_states)
+        await home.commit(lambda kept: kept.free_leases())  # at the start no one is sending
+        store.states = await home.read(lambda kept: kept.states())
         return store
 
     async def close(self) -> None:
         """Write down who spoke, and wait for what is under way."""
         await self._write_spoken()
-        await self._commits.close()
+        await self._home.close()
 
-    def _counted(self, figures: Figures) -> None:
-        self.figures = figures
+    @property
+    def figures(self) -> Figures:
+        return self._home.figures
 
     # ---- what senders bring
 
@@ -141,7 +131,9 @@ class DeviceStore(OperatedDevices):
         if not unknown:
             return
         moment = self._moment()
-        taken = await self._commits.commit(lambda c: [taking.contact(c, new, moment, insert=insert) for new in unknown])
+        taken = await self._home.commit(
+            lambda kept: [taking.contact(kept, new, moment, insert=insert) for new in unknown]
+        )
         for new, each in zip(unknown, taken, strict=True):
             self._remember(new.device_id, each)
             if each.state is None:
@@ -167,23 +159,25 @@ class DeviceStore(OperatedDevices):
         return {} if known is None else known.labels
 
     async def knows(self, device_id: str) -> bool:
-        return device_id in self._known or await self._database.read(partial(_is_there, device_id))
+        return device_id in self._known or await self._home.read(lambda kept: kept.find(device_id)) is not None
 
     async def heartbeat(self, device_id: str, beat: Heartbeat, inserts: Inserts = INSERTS_ALL) -> Taken:
         moment = self._moment()
-        return await self._take(device_id, lambda c: taking.heartbeat(c, device_id, beat, moment, inserts))
+        return await self._take(device_id, lambda kept: taking.heartbeat(kept, device_id, beat, moment, inserts))
 
     async def ping(self, device_id: str, *, inserts: bool = True) -> Taken:
         moment = self._moment()
-        return await self._take(device_id, lambda c: taking.ping(c, device_id, moment, inserts=inserts))
+        return await self._take(device_id, lambda kept: taking.ping(kept, device_id, moment, inserts=inserts))
 
     async def enroll(self, new: New, *, states_kind: bool = True) -> Taken:
         """*states_kind*: as of `taking.enrolment`."""
         moment = self._moment()
-        return await self._take(new.device_id, lambda c: taking.enrolment(c, new, moment, states_kind=states_kind))
+        return await self._take(
+            new.device_id, lambda kept: taking.enrolment(kept, new, moment, states_kind=states_kind)
+        )
 
-    async def _take(self, device_id: str, change: Callable[[sqlite3.Connection], Taken]) -> Taken:
-        taken = await self._commits.commit(change)
+    async def _take(self, device_id: str, change: Callable[[DeviceRows], Taken]) -> Taken:
+        taken = await self._home.commit(change)
         self._remember(device_id, taken)
         self.on_due()
         return taken
@@ -216,10 +210,10 @@ class DeviceStore(OperatedDevices):
     async def claim(self, most: int, *, again: bool) -> list[Enrolment]:
         """Enrolments that are due, taken for `sending.LEASE_MS`."""
         now_ms = self._now_ms()
-        if not await self._database.read(partial(_any_due, now_ms, int(again))):
+        if not await self._home.read(lambda kept: kept.any_due(now_ms, again=again)):
             return []  # asking costs no sync
-        return await self._commits.commit(
-            lambda c: sending.claim(c, now_ms, most, again=again, body_of=self._enrolment_body)
+        return await self._home.commit(
+            lambda kept: sending.claim(kept, now_ms, most, again=again, body_of=self._enrolment_body)
         )
 
     def _enrolment_body(self, device: Device, enrollment_id: str) -> bytes:
@@ -239,34 +233,34 @@ class DeviceStore(OperatedDevices):
 
     async def put_back(self, sent: Enrolment, delay_s: float, *, answered: bool, tried: bool) -> None:
         due_ms = self._now_ms() + int(delay_s * 1000)
-        await self._commits.commit(lambda c: sending.put_back(c, sent, due_ms, answered=answered, tried=tried))
+        await self._home.commit(lambda kept: sending.put_back(kept, sent, due_ms, answered=answered, tried=tried))
 
     async def enrolled(self, sent: Enrolment, answer: DeviceAnswer) -> None:
         now_ms = self._now_ms()
-        await self._commits.commit(lambda c: sending.enrolled(c, sent, answer, now_ms))
+        await self._home.commit(lambda kept: sending.enrolled(kept, sent, answer, now_ms))
         if answer.state == "blocked":
             self._ask_anew(sent.device.device_no)
         self.on_due()
 
     async def forbidden(self, device: Device, message: str) -> bool:
-        return await self._commits.commit(lambda c: sending.forbidden(c, device.device_no, message))
+        return await self._home.commit(lambda kept: sending.forbidden(kept, device.device_no, message))
 
     async def lost(self, *, after_no: int = 0) -> Device | None:
         """One of the devices that the service forgot and that are to be
         enrolled again, each in its turn.
         """
-        return await self._database.read(lambda c: sending.lost(c, after_no))
+        return await self._home.read(lambda kept: kept.lost(after_no))
 
     async def recall(self) -> int:
-        return await self._commits.commit(sending.recall)
+        return await self._home.commit(sending.recall)
 
     async def due_beats(self, most: int, but_for: Collection[int]) -> list[Device]:
         now_ms = self._now_ms()
-        return await self._database.read(lambda c: sending.due_beats(c, now_ms, most, but_for))
+        return await self._home.read(lambda kept: sending.due_beats(kept, now_ms, most, but_for))
 
     async def beaten(self, sent: Device, answer: DeviceAnswer) -> None:
         now_ms = self._now_ms()
-        await self._commits.commit(lambda c: sending.beaten(c, sent, answer, now_ms))
+        await self._home.commit(lambda kept: sending.beaten(kept, sent, answer, now_ms))
         if answer.state == "blocked":
             self._ask_anew(sent.device_no)
 
@@ -276,13 +270,13 @@ class DeviceStore(OperatedDevices):
             del self._known[name]
 
     async def given_up(self, sent: Device) -> None:
-        await self._commits.commit(lambda c: sending.given_up(c, sent))
+        await self._home.commit(lambda kept: sending.given_up(kept, sent))
 
     async def noted(self, name: str) -> int | None:
-        return await self._database.read(lambda c: rows.noted(c, name))
+        return await self._home.read(lambda kept: kept.noted(name))
 
     async def note(self, name: str, value: int) -> None:
-        await self._commits.commit(lambda c: rows.note(c, name, value))
+        await self._home.commit(lambda kept: kept.note(name, value))
 
     # ---- as time goes by
 
@@ -293,14 +287,14 @@ class DeviceStore(OperatedDevices):
         """
         now_ms, interval_ms = self._now_ms(), self.interval_ms
         await self._write_spoken()
-        if await self._database.read(partial(_any_late, now_ms, interval_ms)):
-            await self._commits.commit(lambda c: sending.expire_beats(c, now_ms, interval_ms, but_for))
+        if await self._home.read(lambda kept: kept.late_beats(now_ms, interval_ms, 1)):
+            await self._home.commit(lambda kept: sending.expire_beats(kept, now_ms, interval_ms, but_for))
         if now_ms - self._silence_seen_ms >= JUDGE_MS:
             self._silence_seen_ms = now_ms
-            await self._commits.commit(lambda c: sending.call_silent(c, now_ms, interval_ms))
-            if await self._commits.commit(lambda c: sending.forget_silent(c, now_ms)):
+            await self._home.commit(lambda kept: kept.call_silent(now_ms, interval_ms))
+            if await self._home.commit(lambda kept: sending.forget_silent(kept, now_ms)):
                 self._known.clear()
-        self.states = await self._database.read(_states)
+        self.states = await self._home.read(lambda kept: kept.states())
 
     async def _write_spoken(self) -> None:
         spoke, self._spoke = self._spoke, {}
@@ -308,19 +302,19 @@ class DeviceStore(OperatedDevices):
             return
         each = [Spoke(*pair) for pair in spoke.items()]
         try:
-            await self._commits.commit(lambda c: sending.note_spoken(c, each, self.interval_ms))
+            await self._home.commit(lambda kept: sending.note_spoken(kept, each, self.interval_ms))
         except BaseException:
             self._spoke = spoke | self._spoke
             raise
 
     # ---- an operator's words (`OperatedDevices`)
 
-    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._database.read(question)
+    async def read(self, question: Callable[[DeviceRows], T]) -> T:
+        return await self._home.read(question)
 
-    async def change(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    async def change(self, change: Callable[[DeviceRows], T]) -> T:
         """What memory knows may be wrong afterwards: it is asked again."""
-        changed = await self._commits.commit(change)
+        changed = await self._home.commit(change)
         self._known.clear()
         self.on_due()
         return changed
@@ -330,30 +324,3 @@ class DeviceStore(OperatedDevices):
         if self.pinging is None:
             raise NoAnswer("the lane to the service is not set up yet")
         return await self.pinging(device)
-
-
-def _is_there(device_id: str, connection: sqlite3.Connection) -> bool:
-    return rows.find(connection, device_id) is not None
-
-
-def _any_due(now_ms: int, again: int, connection: sqlite3.Connection) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM enrolments WHERE due_ms <= ?1 AND lease_ms <= ?1 AND again <= ?2 LIMIT 1", (now_ms, again)
-    )
-    return found.fetchone() is not None
-
-
-def _any_late(now_ms: int, interval_ms: int, connection: sqlite3.Connection) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM devices WHERE beat_due_ms < ? - ifnull(interval_ms, ?) LIMIT 1", (now_ms, interval_ms)
-    )
-    return found.fetchone() is not None
-
-
-def _new_since(since_ms: int, connection: sqlite3.Connection) -> int:
-    (n,) = connection.execute("SELECT count(*) FROM devices WHERE first_seen_ms > ?", (since_ms,)).fetchone()
-    return int(n)
-
-
-def _states(connection: sqlite3.Connection) -> dict[str, int]:
-    return dict(connection.execute("SELECT state, count(*) FROM devices GROUP BY state"))

@@ -5,13 +5,11 @@ Read off the parts in each round.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from gateway.common.contract.budgets import Crossing
 from gateway.counting.coverage import AiWithoutCalls
 from gateway.counting.metrics.gaps import Gap
 from gateway.counting.readings import InputReading
-from gateway.fleet.devices.rows import silent_for
 from gateway.fleet.devices.store import DeviceStore
 from gateway.usage.insights.detect import Figures
 from gateway.usage.insights.operations import DeadLetters, Device, LaneWaits
@@ -61,6 +59,5 @@ class Snapshot:
         ahead_ms = self.now_ms() - age_ms
         silent_ms = SILENT_DEVICE_HOURS * HOUR_MS
         at_most_ms = SILENT_DEVICE_REPORTED_HOURS * HOUR_MS
-        question = partial(silent_for, silent_ms=silent_ms, at_most_ms=at_most_ms, now_ms=age_ms)
-        found = await self.devices.read(question)
+        found = await self.devices.read(lambda kept: kept.silent_for(silent_ms, at_most_ms, age_ms))
         return [Device(name, first_ms + ahead_ms, last_ms + ahead_ms) for name, first_ms, last_ms in found]

@@ -51,10 +51,8 @@ class Rig(NamedTuple):
 
     async def devices(self) -> set[str]:
         """Those that senders brought."""
-        found = await self.gateway.devices.read(
-            lambda c: c.execute("SELECT device_id FROM devices WHERE origin <> 'gateway'").fetchall()
-        )
-        return {device for (device,) in found}
+        found = await self.gateway.devices.read(lambda kept: kept.not_in(()))
+        return {device.device_id for device in found if device.origin != "gateway"}
 
 
 @pytest.fixture

@@ -67,9 +67,8 @@ class Forwarder:
         return self.gateway.spool.depth(lane).kept, edge["duplicate"], edge["rejected"]
 
     async def states(self, device_id: str, state: str) -> None:
-        await self.gateway.devices.change(
-            lambda c: c.execute("UPDATE devices SET state = ? WHERE device_id = ?", (state, device_id))
-        )
+        device = await self.gateway.devices.find(device_id)
+        await self.gateway.devices.change(lambda kept: kept.save(device, state=state))
 
 
 @pytest.fixture

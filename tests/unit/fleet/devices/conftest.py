@@ -1,4 +1,4 @@
-"""Devices over a real control.db and a real upstream, under a clock that tests move."""
+"""Devices in each home, with a real upstream, under a clock that tests move."""
 
 import asyncio
 import json
@@ -17,13 +17,15 @@ from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.fleet.devices.contacts import Taken
 from gateway.fleet.devices.heartbeat_body import Heartbeat, decode_heartbeat
+from gateway.fleet.devices.home import DeviceHome
 from gateway.fleet.devices.lane import DeviceLane
 from gateway.fleet.devices.lane_store import EnrolmentRate
-from gateway.fleet.devices.rows import Device, New, chosen
+from gateway.fleet.devices.rows import Device, New
 from gateway.fleet.devices.store import DeviceStore
 from gateway.operate.devices import OPERATIONS
 from tests.support.manual_clock import ManualClock
 from tests.support.operations import perform
+from tests.support.stores import HOMES, Home, MemoryHome, SqliteHome
 from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 
 START_MS = 1_767_607_200_000
@@ -41,8 +43,12 @@ class Rig:
     `open` and `close` are a start and a stop; `kill` leaves the files as they are.
     """
 
-    def __init__(self, folder: Path, upstream: Upstream) -> None:
+    def __init__(self, folder: Path, upstream: Upstream, memory: MemoryHome | None = None) -> None:
+        """*memory*: the devices are kept there, else in control.db."""
         self.folder = folder
+        self.memory = memory
+        self.database: Database
+        self.home: DeviceHome
         self.upstream = upstream
         self.clock = ManualClock()
         self.began_s = self.clock.now_s
@@ -61,16 +67,21 @@ class Rig:
         return START_MS + int((self.clock.now_s - self.began_s) * 1000)
 
     async def open(self, *, lane: bool = True) -> None:
-        self.database = database = await Database.open(self.folder / "control.db")
+        home: Home | None = self.memory
+        if home is None:
+            self.database = await Database.open(self.folder / "control.db")
+            home = SqliteHome(self.database)
+            self._open = [home.close]
+        self.home = await home.devices()
         self.store = await DeviceStore.open(
-            database,
+            self.home,
             gateway_id=GATEWAY_ID,
             max_new_per_hour=self.max_new_per_hour,
             interval_ms=60_000,
             now_ms=self.now_ms,
             wall_ms=lambda: self.now_ms() + self.wall_ahead_ms,
         )
-        self._open = [self.store.close, database.close]
+        self._open = [self.store.close, *self._open]
         if lane:
             await self._start_lane()
 
@@ -91,6 +102,21 @@ class Rig:
         await self.lane.start()
         self.has_lane = True
         self._open = [self.lane.stop, client.close, *self._open]
+
+    async def lose(self, table: str) -> None:
+        """Nothing of *table*, and of a home without tables nothing at all, can be read or
+        written until `give_back`.
+        """
+        if self.memory is not None:
+            self.memory.is_closed = True
+        else:
+            await self.database.write(lambda c: c.execute(f"ALTER TABLE {table} RENAME TO gone"))
+
+    async def give_back(self, table: str) -> None:
+        if self.memory is not None:
+            self.memory.is_closed = False
+        else:
+            await self.database.write(lambda c: c.execute(f"ALTER TABLE gone RENAME TO {table}"))
 
     async def close(self) -> None:
         closers, self._open = self._open, []
@@ -138,11 +164,12 @@ class Rig:
         return [body for body in bodies if device_id in {None, body["device_id"]}]
 
     async def device(self, device_id: str) -> Device:
-        (found,) = await self.store.read(lambda c: chosen(c, "device_id = ?", (device_id,)))
+        found = await self.store.read(lambda kept: kept.find(device_id))
+        assert found is not None
         return found
 
     async def states(self) -> dict[str, str]:
-        return {device.device_id: device.state for device in await self.store.read(lambda c: chosen(c, "true", ()))}
+        return {device.device_id: device.state for device in await self.store.read(lambda kept: kept.not_in(()))}
 
     async def beat(self, device_id: str, sequence: int = 1, instance: str = "one") -> Taken:
         return await self.store.heartbeat(device_id, beat_of(sequence, instance))
@@ -173,8 +200,8 @@ async def upstream() -> AsyncIterator[Upstream]:
         yield running
 
 
-@pytest.fixture
-async def rig(tmp_path: Path, upstream: Upstream) -> AsyncIterator[Rig]:
-    made = Rig(tmp_path, upstream)
+@pytest.fixture(params=HOMES)
+async def rig(request: pytest.FixtureRequest, tmp_path: Path, upstream: Upstream) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path, upstream, MemoryHome() if request.param == "memory" else None)
     yield made
     await made.close()

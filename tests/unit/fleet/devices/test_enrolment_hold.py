@@ -93,7 +93,7 @@ async def test_while_it_cannot_be_read_who_waits_telemetry_waits_for_no_longer_t
     asked = gate(rig)
     held_ms = await asked.held_from_ms()
     assert held_ms is not None
-    await rig.database.write(lambda c: c.execute("ALTER TABLE devices RENAME TO gone"))
+    await rig.lose("devices")
     blind = gate(rig)
     for _ in range(2):
         assert (await asked.held_from_ms(), await blind.held_from_ms()) == (held_ms, held_ms)
@@ -101,4 +101,4 @@ async def test_while_it_cannot_be_read_who_waits_telemetry_waits_for_no_longer_t
     for _ in range(2):
         rig.clock.now_s += LONGEST_MS / 2000
         assert (await asked.held_from_ms(), await blind.held_from_ms()) == (None, None)
-    await rig.database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO devices"))
+    await rig.give_back("devices")

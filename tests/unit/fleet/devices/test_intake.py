@@ -25,6 +25,7 @@ from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
 from gateway.pipeline.settle import Settler
 from gateway.rules.context import Context, Machines
+from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.usage.pricing.prices import Prices
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
@@ -72,12 +73,11 @@ class Whole:
         return await self.intake.traces(telemetry(*resources).body, json=True, sender=ANYONE)
 
     async def states(self) -> dict[str, str]:
-        return dict(await self.store.read(lambda c: c.execute("SELECT device_id, state FROM devices").fetchall()))
+        return {device.device_id: device.state for device in await self.store.read(lambda kept: kept.not_in(()))}
 
     async def block(self, device_id: str) -> None:
-        await self.store.change(
-            lambda c: c.execute("UPDATE devices SET state = 'blocked' WHERE device_id = ?", (device_id,))
-        )
+        device = await self.store.find(device_id)
+        await self.store.change(lambda kept: kept.save(device, state="blocked"))
 
     async def records(self) -> list[dict[str, Any]]:
         await self.counting.settle_due(1 << 60)
@@ -95,7 +95,12 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     )  # fmt: skip
     database = await Database.open(tmp_path / "control.db")
     store = await DeviceStore.open(
-        database, gateway_id=GATEWAY_ID, max_new_per_hour=10, interval_ms=60_000, now_ms=spool.age_ms, wall_ms=clock
+        await SqliteDevices.open(database),
+        gateway_id=GATEWAY_ID,
+        max_new_per_hour=10,
+        interval_ms=60_000,
+        now_ms=spool.age_ms,
+        wall_ms=clock,
     )
     yield Whole(spool, counting, store, database, enrolls=request.param, clock=clock)
     await counting.aggregates.close()
@@ -139,7 +144,7 @@ async def test_a_coding_assistants_machine_is_named_by_host_and_user_and_shows_n
     assert "ann" not in "".join(named)
     devices = [record["attribution"].get("device_id") for record in await whole.records()]
     assert devices == [devices[0], devices[0], devices[2], None, "said"]
-    rows = await whole.store.read(lambda c: c.execute("SELECT * FROM devices").fetchall())
+    rows = await whole.store.read(lambda kept: kept.not_in(()))
     assert "mbp" not in repr(rows)
 
 
@@ -303,7 +308,8 @@ async def test_who_the_spool_names_and_control_db_lacks_is_added(whole: Whole, t
     names = [f"d{n}" for n in range(4)]
     for name in [*names, 'a "quoted" näme', "x" * 200]:
         await whole.send(resource_spans({"device.id": name}))
-    await whole.store.change(lambda c: c.execute("DELETE FROM devices WHERE device_id <> 'd0'"))
+    for name in (await whole.states()).keys() - {"d0"}:
+        await whole.store.forget(name)
     await whole.counting.settle_due(1 << 60)
     frozen = await whole.spool.freeze(AI_TELEMETRY, max_records=2, max_bytes=1 << 22)
     assert frozen is not None

@@ -47,7 +47,7 @@ async def test_what_was_under_way_when_it_was_killed_is_sent_again_as_the_same(r
     await rig.open()
     await rig.beat("d")
     await rig.upstream.seen_at_least(1)
-    survivor = Rig(rig.folder, rig.upstream)
+    survivor = Rig(rig.folder, rig.upstream, rig.memory)
     survivor.clock.now_s += 5
     rig.upstream.respond = lambda seen: Reply(FINE[kind_of(seen)])
     await survivor.open()
@@ -433,7 +433,7 @@ async def test_a_lost_fleet_stays_lost_while_the_enrolments_of_some_are_tried_ag
     await rig.open()
     await lose(rig, [f"d{n}" for n in range(6)])
     await rig.store.change(  # as after a first try that failed before the others showed
-        lambda c: c.execute("UPDATE devices SET state = 'pending' WHERE state = 'reenrolling'")
+        lambda kept: [kept.save(device, state="pending") for device in kept.to_recall()]
     )
     asked = len(rig.enrolments())
     await rig.until(lambda: len(rig.calls("ping")) == 2)

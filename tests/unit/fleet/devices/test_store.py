@@ -1,18 +1,22 @@
-"""What senders bring, on a real control.db: outcomes, clones, limits, verdicts,
+"""What senders bring, in each home: outcomes, clones, limits, verdicts,
 restarts, and an operator's words.
 """
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
 from gateway.common.contract.errors import BadPayload, NoAnswer, NotFound
+from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.fleet.devices import rows
+from gateway.fleet.devices import changes
 from gateway.fleet.devices.contacts import MAX_INSTANCES
 from gateway.fleet.devices.heartbeat_body import decode_heartbeat
+from gateway.fleet.devices.home import DeviceRows
 from gateway.fleet.devices.rows import New
 from gateway.operate.devices import OPERATIONS
 from tests.support.operations import perform
@@ -20,20 +24,21 @@ from tests.support.upstream import Reply
 from tests.unit.fleet.devices.conftest import GATEWAY_ID, Rig, beat_of
 
 
+@contextmanager
+def commits_of(database: Database) -> Iterator[list[str]]:
+    """The statements that commit, of *database*'s writing connection."""
+    commits: list[str] = []
+    connection = database._writer.plain
+    connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    yield commits
+    connection.set_trace_callback(None)
+
+
 async def test_a_burst_of_first_contacts_is_few_commits(rig: Rig) -> None:
     await rig.open(lane=False)
-    commits = 0
-    group = rig.store._commits
-    counted = group._committed
-
-    def count(figures: Any) -> None:
-        nonlocal commits
-        commits += 1
-        counted(figures)
-
-    group._committed = count
-    await asyncio.gather(*(rig.beat(f"d{n}") for n in range(400)))
-    assert commits <= 3
+    with nullcontext([]) if rig.memory is not None else commits_of(rig.database) as commits:
+        await asyncio.gather(*(rig.beat(f"d{n}") for n in range(400)))
+    assert len(commits) <= 3
     assert rig.store.figures.enrolments == 400
 
 
@@ -140,8 +145,8 @@ async def test_figures_outlive_the_process(rig: Rig) -> None:
 async def test_a_change_that_raises_takes_nothing_of_the_others_with_it(rig: Rig) -> None:
     await rig.open(lane=False)
 
-    def bad(connection: Any) -> None:
-        rows.count(connection, "kept")
+    def bad(kept: DeviceRows) -> None:
+        changes.count(kept, "kept")
         raise BadPayload("no")
 
     results = await asyncio.gather(rig.beat("a"), rig.store.change(bad), rig.beat("b"), return_exceptions=True)
@@ -152,12 +157,12 @@ async def test_a_change_that_raises_takes_nothing_of_the_others_with_it(rig: Rig
 
 async def test_who_cannot_be_written_down_is_asked_about_again(rig: Rig) -> None:
     await rig.open(lane=False)
-    await rig.database.write(lambda c: c.execute("ALTER TABLE enrolments RENAME TO gone"))
+    await rig.lose("enrolments")
     with pytest.raises(DatabaseUnavailable):
         await rig.telemetry("d")
     with pytest.raises(DatabaseUnavailable):
         await rig.beat("d")
-    await rig.database.write(lambda c: c.execute("ALTER TABLE gone RENAME TO enrolments"))
+    await rig.give_back("enrolments")
     await rig.telemetry("d")
     assert list(await rig.states()) == ["d"]
 
@@ -247,8 +252,9 @@ async def test_invented_instances_neither_grow_the_file_nor_make_one_device_slow
     for n in range(200):
         assert (await rig.beat("d", 1, f"i{n}")).outcome in {"kept", "suppressed"}
         rig.clock.advance(1)
-    rows = await rig.store.read(lambda c: c.execute("SELECT instance_id FROM device_instances").fetchall())
-    assert {name for (name,) in rows} == {f"i{n}" for n in range(200 - MAX_INSTANCES, 200)}
+    number = (await rig.device("d")).device_no
+    instances = await rig.store.read(lambda kept: kept.instances(number))
+    assert instances.keys() == {f"i{n}" for n in range(200 - MAX_INSTANCES, 200)}
     assert (await rig.beat("d", 1, "i199")).outcome == "duplicate"
 
 
@@ -389,7 +395,7 @@ async def test_an_enrolment_that_was_taken_is_not_taken_again_before_its_lease_e
     await rig.telemetry("a", "b")
     first = await rig.store.claim(10, again=True)
     assert len(first) == 2
-    assert await rig.store.read(lambda c: c.execute("SELECT count(*) FROM enrolments").fetchone()) == (2,)
+    assert rig.store.figures.enrolments == 2
     await rig.telemetry("c")
     assert [each.device.device_id for each in await rig.store.claim(10, again=True)] == ["c"]
     rig.clock.advance(121)
