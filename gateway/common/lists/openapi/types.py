@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
+from threading import Lock
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -147,7 +148,14 @@ def field_texts(kind: type) -> dict[str, str]:
     return texts
 
 
+_PARSING: Final = Lock()
+"""CPython 3.11 keeps one depth for all threads that parse, and raises SystemError where two do at
+once: gh-106905."""
+
+
 @cache
 def _classes_of(module: str) -> Mapping[str, ast.ClassDef]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    source = inspect.getsource(sys.modules[module])
+    with _PARSING:
+        tree = ast.parse(source)
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,12 +1,22 @@
 """JSON Schemas follow from the types of answers."""
 
+import gc
+import sys
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
+import gateway.operate.budgets
+import gateway.operate.keys
+import gateway.operate.usage
 from gateway.common.contract.json_types import Count, Schema, Time
+from gateway.common.lists.openapi import types
 from gateway.common.lists.openapi.types import component_schemas, schema_of
+
+MODULES = [module.__name__ for module in (gateway.operate.budgets, gateway.operate.keys, gateway.operate.usage)] * 2
 
 
 class Part(TypedDict):
@@ -86,3 +96,23 @@ def test_two_types_of_one_name_are_an_error() -> None:
     other = TypedDict("Part", {"at": int})  # noqa: UP013 - a second class of this name
     with pytest.raises(ValueError, match="two types are the component Part"):
         component_schemas([Part, other])
+
+
+def test_two_threads_may_describe_types_at_once() -> None:
+    """The collector of garbage gives way to the other thread in the middle of a parse."""
+
+    def give_way(*_: object) -> None:
+        time.sleep(0)
+
+    gc.callbacks.append(give_way)
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(200)
+    sys.setswitchinterval(1e-9)
+    types._classes_of.cache_clear()
+    try:
+        with ThreadPoolExecutor(len(MODULES)) as threads:
+            assert len(list(threads.map(types._classes_of, MODULES))) == len(MODULES)
+    finally:
+        gc.callbacks.remove(give_way)
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)
