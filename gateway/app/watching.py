@@ -14,6 +14,7 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
+from gateway.stores.sqlite.insights import SqliteInsights
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
@@ -64,7 +65,9 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
         now_ms=now_ms,
         monotonic_s=build.monotonic_s,
     )
-    rounds = await Rounds.open(control, follower, snapshot, has_prices=config.pricing.price_list == "on")
+    rounds = await Rounds.open(
+        await SqliteInsights.open(control), follower, snapshot, has_prices=config.pricing.price_list == "on"
+    )
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")
     build.run(budgets.run(), "budgets")

@@ -13,10 +13,11 @@ from typing import Final
 import structlog
 
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.insights import SqliteInsightRows
 from gateway.usage.insights.detect import Figures, detect
 from gateway.usage.insights.finding import Finding
+from gateway.usage.insights.kept import note_findings
 from gateway.usage.insights.operations import Device
-from gateway.usage.insights.tables import note_findings
 from gateway.usage.sums import table
 from gateway.usage.sums.tally import HOUR_MS, Tally
 
@@ -69,7 +70,7 @@ class Finder:
             if looks_at == self._looked_at:
                 return
             found = await self._database.read(partial(found_in, now_ms=now_ms))
-            await self._database.write(lambda connection: note_findings(connection, found, now_ms))
+            await self._database.write(lambda connection: note_findings(SqliteInsightRows(connection), found, now_ms))
             self._looked_at = looks_at
 
 

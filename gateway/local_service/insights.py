@@ -18,10 +18,11 @@ from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
-from gateway.usage.insights import tables
+from gateway.stores.sqlite.insights import INSIGHTS, OF_INSIGHT, SqliteInsightRows, comments_list, make_insight_tables
+from gateway.usage.insights import kept
 from gateway.usage.insights.changes import InsightError
 from gateway.usage.insights.finding import Status
-from gateway.usage.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
+from gateway.usage.insights.home import InsightRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ async def open_insights(database: Database, moved: str) -> None:
     """Create the insights' tables; *moved*: the script that moves the rows of the table of service
     0001.
     """
-    await tables.make_insight_tables(database)
+    await make_insight_tables(database)
     await database.migrate("service insights", [moved])
 
 
@@ -67,40 +68,42 @@ def insights(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer
 @_as_service_errors
 def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content = decoded_object(call.body)
-    made = tables.create_insight(connection, content, insight_id=call.request_id, now_ms=call.now_ms)
+    made = kept.create_insight(SqliteInsightRows(connection), content, insight_id=call.request_id, now_ms=call.now_ms)
     return json_answer(201, {"insight": made})
 
 
 @_as_service_errors
 def read(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
-    return json_answer(200, {"insight": tables.read_insight(connection, call.params["insight_id"])})
+    return json_answer(200, {"insight": kept.read_insight(SqliteInsightRows(connection), call.params["insight_id"])})
 
 
 @_as_service_errors
 def change(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content, insight_id = decoded_object(call.body), call.params["insight_id"]
-    changed = tables.change_insight(connection, insight_id, content, by=call.key_name, now_ms=call.now_ms)
+    changed = kept.change_insight(
+        SqliteInsightRows(connection), insight_id, content, by=call.key_name, now_ms=call.now_ms
+    )
     return json_answer(200, {"insight": changed})
 
 
 @_as_service_errors
 def delete(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
-    tables.delete_insight(connection, call.params["insight_id"])
+    kept.delete_insight(SqliteInsightRows(connection), call.params["insight_id"])
     return ServiceAnswer(204)
 
 
 @_as_service_errors
 def comments(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     insight_id = call.params["insight_id"]
-    tables.find_insight(connection, insight_id)
+    kept.find_insight(SqliteInsightRows(connection), insight_id)
     return list_answer(connection, comments_list(insight_id), call, only=OF_INSIGHT, params=(insight_id,))
 
 
 @_as_service_errors
 def add_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """POST of a comment: 201 with it."""
-    written = tables.add_comment(
-        connection,
+    written = kept.add_comment(
+        SqliteInsightRows(connection),
         call.params["insight_id"],
         decoded_object(call.body),
         comment_id=call.request_id,
@@ -113,8 +116,8 @@ def add_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAns
 @_as_service_errors
 def change_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """PUT of a comment: 200 with it."""
-    changed = tables.change_comment(
-        connection,
+    changed = kept.change_comment(
+        SqliteInsightRows(connection),
         call.params["insight_id"],
         call.params["comment_id"],
         decoded_object(call.body),
@@ -127,7 +130,7 @@ def change_comment(connection: sqlite3.Connection, call: ServiceCall) -> Service
 def add_insight(connection: sqlite3.Connection, insight: Insight, insight_id: str) -> None:
     """Insert *insight* as if a detector had found it."""
     impact = insight.cost_impact
-    row = tables.InsightRow(
+    row = InsightRow(
         insight_id=insight_id,
         insight_no=None,
         cause="",
@@ -138,4 +141,4 @@ def add_insight(connection: sqlite3.Connection, insight: Insight, insight_id: st
         status=insight.status,
         last_updated_ms=insight.last_updated_ms,
     )
-    tables.put_insight(connection, row)
+    SqliteInsightRows(connection).put([row])

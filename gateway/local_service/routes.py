@@ -39,8 +39,7 @@ from gateway.local_service import (
 )
 from gateway.local_service.call import Operation
 from gateway.local_service.otlp import Taken
-from gateway.usage.insights.finding import INSIGHT_LIST
-from gateway.usage.insights.listing import comments_list
+from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
 from spool.unit_cost import Kind
 from spool.unit_cost import Operation as Action
 
@@ -327,7 +326,7 @@ _INSIGHT_ROUTES: tuple[Route, ...] = (
     ),
     _READ(
         path=f"{_INSIGHT}/comments", scope="insights:read_insight_comments", operation=insights.comments,
-        id="listComments", tag="Insights", summary="Its comments", answers=Listed(comments_list("").shape, "Comment"),
+        id="listComments", tag="Insights", summary="Its comments", answers=Listed(COMMENT_LIST.of(""), "Comment"),
         errors=(404,),
     ),
     _POST(

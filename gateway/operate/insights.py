@@ -8,10 +8,9 @@ from typing import Any, Final, Protocol
 from gateway.common.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.usage.insights.changes import CommentBody, InsightChange, NewInsight
-from gateway.usage.insights.finding import INSIGHT_LIST, Insight, InsightAnswer
-from gateway.usage.insights.listing import comments_list
+from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST, Insight, InsightAnswer
+from gateway.usage.insights.kept import Comment, CommentAnswer
 from gateway.usage.insights.store import InsightStore
-from gateway.usage.insights.tables import Comment, CommentAnswer
 
 
 class Insights(Protocol):
@@ -48,7 +47,7 @@ async def delete(insights: Insights, call: OperationCall[None]) -> None:
 
 async def comments(insights: Insights, call: OperationCall[None]) -> dict[str, Any]:
     insight_id = call.path["insight_id"]
-    shape = comments_list(insight_id).shape
+    shape = COMMENT_LIST.of(insight_id)
     request = read_request(shape, call.query)
     return envelope(shape, request, await insights.store.comments(insight_id, request))
 
@@ -103,7 +102,7 @@ DELETE: Final = Operation(
 )  # fmt: skip
 COMMENTS: Final = Operation(
     method="GET", path=_COMMENTS_PATH, id="listComments", summary="Its comments", tag=_TAG,
-    scope="insights:read_insight_comments", handler=comments, answer=Listed(comments_list("").shape, Comment),
+    scope="insights:read_insight_comments", handler=comments, answer=Listed(COMMENT_LIST.of(""), Comment),
 )  # fmt: skip
 ADD_COMMENT: Final = Operation(
     method="POST", path=_COMMENTS_PATH, id="addComment", summary="Write a comment", tag=_TAG,

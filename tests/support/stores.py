@@ -21,15 +21,18 @@ from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.stores.sqlite.devices import SqliteDevices
+from gateway.stores.sqlite.insights import SqliteInsights
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.views import SqliteViews
+from gateway.usage.insights.home import InsightHome
 from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, Views, checked, typed
 from gateway.usage.views.view import View, view_item
 from tests.support.memory_devices import KeptDevices, MemoryDevices
+from tests.support.memory_insights import MemoryInsights
 from tests.support.memory_keys import KeptKeys, MemoryKeys
 
 HOMES: Final = ("sqlite", "memory")
@@ -48,6 +51,8 @@ class Home(Protocol):
         """A further one while another is open is as that of another process."""
 
     async def devices(self) -> DeviceHome: ...
+
+    async def insights(self) -> InsightHome: ...
 
     async def close(self) -> None:
         """Nothing can be read or written any more."""
@@ -76,6 +81,9 @@ class SqliteHome:
     async def keys(self) -> KeyHome:
         return await SqliteKeys.open(self._database)
 
+    async def insights(self) -> InsightHome:
+        return await SqliteInsights.open(self._database)
+
     async def devices(self) -> DeviceHome:
         return await SqliteDevices.open(self._database)
 
@@ -89,6 +97,7 @@ class MemoryHome:
         self._bases = MemoryLearntBases(self)
         self._views: dict[str, View] = {}
         self._keys = KeptKeys()
+        self._insights = MemoryInsights(self.check)
         self._devices = KeptDevices()
         self.is_closed = False
 
@@ -108,6 +117,9 @@ class MemoryHome:
 
     async def keys(self) -> KeyHome:
         return MemoryKeys(self.check, self._keys)
+
+    async def insights(self) -> InsightHome:
+        return self._insights
 
     async def devices(self) -> DeviceHome:
         return MemoryDevices(self.check, self._devices)

@@ -18,7 +18,7 @@ from gateway.local_service.openapi.operations import operation_paths
 from gateway.local_service.routes import ROUTES
 from gateway.usage.insights.changes import CommentBody, InsightChange, NewInsight
 from gateway.usage.insights.finding import Insight, InsightAnswer
-from gateway.usage.insights.tables import Comment, CommentAnswer
+from gateway.usage.insights.kept import Comment, CommentAnswer
 
 TEXT = """The stand-in for the cost management service that a gateway embeds, or that `telemetry-gateway service run` runs.
 

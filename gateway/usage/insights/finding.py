@@ -22,6 +22,9 @@ INSIGHT_LIST: Final = ListShape(
     filters=(Filterable("status", STATUSES),),
 )
 
+COMMENT_LIST: Final = ListShape(root="comments", sort_keys=("created_at",), default_sort=Sort("created_at", "asc"))
+"""Of one insight: `COMMENT_LIST.of(insight_id)`, whose cursors are of that insight only."""
+
 _ID_HEX = 32
 
 

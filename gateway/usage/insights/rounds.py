@@ -1,26 +1,23 @@
 """Runs the detectors: every `ROUND_S`, on each request for insights, and when the gateway stops."""
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, Self
 
 import structlog
 
 from gateway.common.lists.conventions import ListRequest, Page
-from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.usage.insights.budgets import BUDGET_CAUSES
 from gateway.usage.insights.detect import USAGE_CAUSES, Figures, detect
 from gateway.usage.insights.finding import Finding, Insight
+from gateway.usage.insights.home import InsightHome
 from gateway.usage.insights.snapshot import Snapshot
 from gateway.usage.insights.store import InsightStore
 from gateway.usage.insights.thresholds import RETRYING_LANE_S
 from gateway.usage.sums.following import UsageFollower
-from gateway.usage.sums.table import read
 from gateway.usage.sums.tally import HOUR_MS
 from spool.errors import SpoolError
 
@@ -40,7 +37,6 @@ class Rounds:
         self,
         store: InsightStore,
         follower: UsageFollower,
-        database: Database,
         *,
         figures: Callable[[], Awaitable[Figures]],
         now_ms: Callable[[], int],
@@ -52,7 +48,6 @@ class Rounds:
         """
         self.store = store
         self.follower = follower
-        self._database = database
         self._figures = figures
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
@@ -64,13 +59,12 @@ class Rounds:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, database: Database, follower: UsageFollower, snapshot: Snapshot, *, has_prices: bool) -> Self:
-        """With the store of insights in *database*. Raises DatabaseUnavailable."""
-        store = await InsightStore.open(database, now_ms=snapshot.now_ms)
+    async def open(cls, home: InsightHome, follower: UsageFollower, snapshot: Snapshot, *, has_prices: bool) -> Self:
+        """With the store of insights at *home*. Raises DatabaseUnavailable."""
+        store = await InsightStore.open(home, now_ms=snapshot.now_ms)
         return cls(
             store,
             follower,
-            database,
             figures=snapshot,
             now_ms=snapshot.now_ms,
             monotonic_s=snapshot.monotonic_s,
@@ -141,10 +135,6 @@ class Rounds:
         usage_is_of = (self.follower.changes, now_ms // HOUR_MS)
         if usage_is_of != self._usage_is_of and now_s - self._looked_s >= usage_s:
             await self.follower.write()
-            self._usage = await self._database.read(partial(found_in_usage, now_ms=now_ms, has_prices=self._has_prices))
+            figures = Figures(now_ms, await self.follower.history(now_ms), has_prices=self._has_prices)
+            self._usage = await asyncio.to_thread(detect, figures)  # comparing takes longest
             self._usage_is_of, self._looked_s = usage_is_of, now_s
-
-
-def found_in_usage(connection: sqlite3.Connection, now_ms: int, *, has_prices: bool) -> list[Finding]:
-    """Findings in the hourly usage: runs off the loop, since reading and comparing take longest."""
-    return detect(Figures(now_ms, read(connection, now_ms), has_prices=has_prices))

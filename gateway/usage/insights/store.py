@@ -1,4 +1,4 @@
-"""The gateway's insights in control.db: one row for each cause, kept over
+"""The gateway's insights: one row for each cause, kept over
 restarts, and manual ones.
 
 A finding becomes a `new` insight; found again, its text is updated. An insight that a round no
@@ -11,29 +11,24 @@ earlier cause is over. So a status `addressed` that an operator set outlives a r
 
 import asyncio
 import secrets
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, Self, TypeVar
 
 from gateway.common.lists.conventions import ListRequest, Page
-from gateway.common.lists.table import fetch_page
-from gateway.common.storage.database import Database
 from gateway.usage.insights.finding import UNSETTLED, Finding, Insight, InsightDetail
-from gateway.usage.insights.listing import INSIGHTS, OF_INSIGHT, comments_list
-from gateway.usage.insights.tables import (
+from gateway.usage.insights.home import InsightHome, InsightRows
+from gateway.usage.insights.kept import (
     Comment,
     add_comment,
     change_comment,
     change_insight,
     create_insight,
     delete_insight,
-    every_insight,
     find_insight,
     forget_old_settlements,
     insight_item,
-    make_insight_tables,
     note_findings,
     read_insight,
 )
@@ -52,9 +47,9 @@ class InsightStore:
     """
 
     def __init__(
-        self, database: Database, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes] = secrets.token_bytes
+        self, home: InsightHome, now_ms: Callable[[], int], random_bytes: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
-        self._database = database
+        self._home = home
         self._now_ms = now_ms
         self._random_bytes = random_bytes
         self._standing: dict[str, Finding] = {}
@@ -64,11 +59,10 @@ class InsightStore:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, database: Database, *, now_ms: Callable[[], int]) -> Self:
-        """The insights in *database*; missing tables are created."""
-        await make_insight_tables(database)
-        await database.write(partial(forget_old_settlements, before_ms=now_ms() - SETTLEMENT_KEPT_MS))
-        return cls(database, now_ms)
+    async def open(cls, home: InsightHome, *, now_ms: Callable[[], int]) -> Self:
+        """The insights at *home*."""
+        await home.commit(partial(forget_old_settlements, before_ms=now_ms() - SETTLEMENT_KEPT_MS))
+        return cls(home, now_ms)
 
     async def note(self, findings: Sequence[Finding], *, remembered: AbstractSet[str] = frozenset()) -> None:
         """Store the findings of one round; without a change nothing is read or written.
@@ -83,20 +77,20 @@ class InsightStore:
                 gone = self._standing.keys() - standing.keys()
                 changed = [finding for id_, finding in standing.items() if self._standing.get(id_) != finding]
                 noted = findings if fresh else changed
-                await self._database.write(partial(_note, noted, self._now_ms(), gone, fresh))
+                await self._home.commit(partial(_note, noted, self._now_ms(), gone, fresh))
                 self._standing, self._remembered = standing, self._remembered | remembered
 
     async def page(self, request: ListRequest) -> Page:
         """The page of *request*; its items are `Insight`s."""
-        return await self._database.read(partial(fetch_page, table=INSIGHTS, request=request))
+        return await self._home.read(lambda kept: kept.page(request))
 
     async def unsettled(self) -> list[Insight]:
         """Open insights, the latest first."""
-        rows = [row for row in await self._database.read(every_insight) if row.status in UNSETTLED]
+        rows = [row for row in await self._home.read(lambda kept: kept.every()) if row.status in UNSETTLED]
         return [insight_item(row) for row in sorted(rows, key=lambda row: -row.last_updated_ms)]
 
     async def read(self, insight_id: str) -> InsightDetail:
-        return await self._database.read(partial(read_insight, insight_id=insight_id))
+        return await self._home.read(partial(read_insight, insight_id=insight_id))
 
     async def create(self, content: Content) -> InsightDetail:
         """Raises InvalidInsight, TooMany."""
@@ -109,17 +103,17 @@ class InsightStore:
     async def delete(self, insight_id: str) -> None:
         """An insight whose cause still stands returns as a new one with the next round."""
         async with self._turn:
-            await self._database.write(partial(delete_insight, insight_id=insight_id))
+            await self._home.commit(partial(delete_insight, insight_id=insight_id))
             self._standing.pop(insight_id, None)
 
     async def comments(self, insight_id: str, request: ListRequest) -> Page:
-        """*request* is one of `comments_list(insight_id)`; items are `Comment`s."""
+        """*request* is one of `COMMENT_LIST.of(insight_id)`; items are `Comment`s."""
 
-        def page(connection: sqlite3.Connection) -> Page:
-            find_insight(connection, insight_id)
-            return fetch_page(connection, comments_list(insight_id), request, only=OF_INSIGHT, params=(insight_id,))
+        def page(kept: InsightRows) -> Page:
+            find_insight(kept, insight_id)
+            return kept.comments(insight_id, request)
 
-        return await self._database.read(page)
+        return await self._home.read(page)
 
     async def add_comment(self, insight_id: str, content: Content, *, by: str) -> Comment:
         """Raises InvalidInsight, TooMany."""
@@ -131,7 +125,7 @@ class InsightStore:
 
     async def _write(self, change: Callable[..., T], *args: object, **fields: object) -> T:
         now_ms = self._now_ms()
-        return await self._database.write(lambda connection: change(connection, *args, now_ms=now_ms, **fields))
+        return await self._home.commit(lambda kept: change(kept, *args, now_ms=now_ms, **fields))
 
     def _new_id(self) -> str:
         return self._random_bytes(16).hex()
@@ -142,13 +136,13 @@ def _note(
     now_ms: int,
     gone: AbstractSet[str],
     remembered: AbstractSet[str],
-    connection: sqlite3.Connection,
+    kept: InsightRows,
 ) -> None:
     """Store one round; *gone* insights are over, and those of *remembered* causes that are not
     among *findings*.
     """
     if remembered:
         found = {finding.insight_id for finding in findings}
-        stood = {row.insight_id for row in every_insight(connection) if row.standing and row.cause in remembered}
+        stood = {row.insight_id for row in kept.every() if row.standing and row.cause in remembered}
         gone |= stood - found
-    note_findings(connection, findings, now_ms, gone=gone)
+    note_findings(kept, findings, now_ms, gone=gone)

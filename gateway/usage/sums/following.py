@@ -119,6 +119,12 @@ class UsageFollower:
             async with self._turn:
                 await drop_unused_names(self._database)
 
+    async def history(self, now_ms: int) -> History:
+        """The hourly usage that is kept, and the models of the last 30 days. Raises
+        DatabaseUnavailable.
+        """
+        return await self._database.read(partial(read, now_ms=now_ms))
+
     async def catch_up(self) -> None:
         """Count the records settled so far, for at most `CATCH_UP_S`. Raises SpoolError."""
         ends_s = time.monotonic() + CATCH_UP_S

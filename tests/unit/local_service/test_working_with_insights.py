@@ -16,8 +16,9 @@ from gateway.common.storage.database import Database
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import DATABASE_NAME, Service
 from gateway.operate.insights import OPERATIONS
+from gateway.stores.sqlite.insights import SqliteInsightRows
 from gateway.usage.insights.finding import STATUSES, Finding
-from gateway.usage.insights.tables import note_findings
+from gateway.usage.insights.kept import note_findings
 from tests.support.operations import scopes_of
 
 from .conftest import ADMIN, Client, Clock
@@ -215,7 +216,7 @@ async def test_a_round_keeps_what_a_person_set_and_brings_back_what_was_gone(cli
     async def found(*models: str) -> dict[str, str]:
         findings = [Finding("no_price", "", model, model, "pricing", "low") for model in models]
         database = client.service.database
-        await database.write(lambda connection: note_findings(connection, findings, clock()))
+        await database.write(lambda connection: note_findings(SqliteInsightRows(connection), findings, clock()))
         return {item["title"]: item["status"] for item in (await client.get(INSIGHTS)).json["insights"]}
 
     assert await found("a", "b", "c") == {"a": "new", "b": "new", "c": "new"}

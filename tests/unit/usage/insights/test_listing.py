@@ -9,8 +9,8 @@ import pytest
 from gateway.common.lists.conventions import CursorPosition, Position, read_request
 from gateway.common.lists.table import fetch_page
 from gateway.common.storage.database import scripts_of
-from gateway.usage.insights.listing import INSIGHTS
-from gateway.usage.insights.tables import InsightRow, put_insight
+from gateway.stores.sqlite.insights import INSIGHTS, SqliteInsightRows
+from gateway.usage.insights.home import InsightRow
 
 ROWS = 2_000
 
@@ -18,11 +18,11 @@ ROWS = 2_000
 @pytest.fixture(scope="module")
 def connection() -> Iterator[sqlite3.Connection]:
     opened = sqlite3.connect(":memory:")
-    for script in scripts_of("gateway.usage.insights.migrations"):
+    for script in scripts_of("gateway.stores.sqlite.migrations.insights"):
         opened.executescript(script)
     for n in range(ROWS):
         status = ("new", "on_hold", "ignored")[n % 3]
-        put_insight(opened, InsightRow(str(n), None, "x", f"t{n}", "c", "low", None, status, n // 5))  # type: ignore[arg-type]  # a status
+        SqliteInsightRows(opened).put([InsightRow(str(n), None, "x", f"t{n}", "c", "low", None, status, n // 5)])  # type: ignore[arg-type]  # a status
     yield opened
     opened.close()
 

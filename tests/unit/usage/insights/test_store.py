@@ -1,4 +1,4 @@
-"""Insights on a real control.db: one a cause, over rounds and restarts."""
+"""Insights wherever they are kept: one a cause, over rounds and restarts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.common.lists.conventions import read_request
-from gateway.common.storage.database import Database, scripts_of
-from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.usage.insights import tables
+from gateway.usage.insights import kept
 from gateway.usage.insights.changes import FoundInsight, NoSuchInsight, TooMany
-from gateway.usage.insights.finding import INSIGHT_LIST, Finding
-from gateway.usage.insights.listing import comments_list
+from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST, Finding
 from gateway.usage.insights.store import SETTLEMENT_KEPT_MS, InsightStore
 from tests.support.spool_rig import Clock
+from tests.support.stores import HOMES, Home, home_of
 
 
 def finding(model: str = "m", title: str = "as first noted", **fields: Any) -> Finding:
@@ -27,16 +25,15 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "control.db")
-    yield opened
-    await opened.close()
+@pytest.fixture(params=HOMES)
+async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
+    async with home_of(request.param, tmp_path) as home:
+        yield home
 
 
 @pytest.fixture
-async def store(database: Database, clock: Clock) -> InsightStore:
-    return await InsightStore.open(database, now_ms=clock)
+async def store(home: Home, clock: Clock) -> InsightStore:
+    return await InsightStore.open(await home.insights(), now_ms=clock)
 
 
 async def listed(store: InsightStore, **query: str) -> list[dict[str, Any]]:
@@ -80,10 +77,10 @@ async def test_one_cause_stays_one_insight_and_its_text_follows(store: InsightSt
 
 
 async def test_what_was_found_before_a_restart_is_still_there_and_comes_to_no_second_one(
-    store: InsightStore, database: Database, clock: Clock
+    store: InsightStore, home: Home, clock: Clock
 ) -> None:
     await store.note([finding(), finding("other")])
-    again = await InsightStore.open(database, now_ms=clock)
+    again = await InsightStore.open(await home.insights(), now_ms=clock)
     await again.note([])
     assert {item["status"] for item in await listed(again)} == {"new"}, "a fresh start knows nothing of them yet"
     await again.note([finding(title="changed")])
@@ -101,14 +98,14 @@ async def test_what_is_gone_is_addressed_and_new_when_it_comes_back(store: Insig
 
 @pytest.mark.parametrize("status", ["ignored", "on_hold", "in_progress", "addressed"])
 async def test_a_status_set_by_an_operator_stays_while_the_cause_does(
-    store: InsightStore, database: Database, clock: Clock, status: str
+    store: InsightStore, home: Home, clock: Clock, status: str
 ) -> None:
     await store.note([finding()])
     await set_status(store, status)
     await store.note([finding(title="changed")])
     assert await statuses(store) == [status]
     clock.now_ms += SETTLEMENT_KEPT_MS  # a restart within a day brings nothing back
-    again = await InsightStore.open(database, now_ms=clock)
+    again = await InsightStore.open(await home.insights(), now_ms=clock)
     await again.note([finding(title="told by another process")])
     assert await statuses(again) == [status]
 
@@ -118,12 +115,12 @@ async def test_a_status_set_by_an_operator_stays_while_the_cause_does(
     [("ignored", "ignored"), ("on_hold", "on_hold"), ("in_progress", "in_progress"), ("addressed", "new")],
 )
 async def test_what_is_found_after_a_start_a_day_later_was_not_addressed(
-    store: InsightStore, database: Database, clock: Clock, status: str, then: str
+    store: InsightStore, home: Home, clock: Clock, status: str, then: str
 ) -> None:
     await store.note([finding()])
     await set_status(store, status)
     clock.now_ms += SETTLEMENT_KEPT_MS + 1
-    again = await InsightStore.open(database, now_ms=clock)
+    again = await InsightStore.open(await home.insights(), now_ms=clock)
     assert await statuses(again) == [status], "a start alone changes nothing"
     await again.note([finding()])
     assert await statuses(again) == [then]
@@ -132,12 +129,12 @@ async def test_what_is_found_after_a_start_a_day_later_was_not_addressed(
 
 
 async def test_an_addressed_insight_is_new_when_its_cause_was_gone_and_returns(
-    store: InsightStore, database: Database, clock: Clock
+    store: InsightStore, home: Home, clock: Clock
 ) -> None:
     await store.note([finding()])
     await set_status(store, "addressed")
     await store.note([])
-    again = await InsightStore.open(database, now_ms=clock)
+    again = await InsightStore.open(await home.insights(), now_ms=clock)
     await again.note([finding()])
     assert await statuses(again) == ["new"]
 
@@ -189,7 +186,7 @@ async def test_a_found_insight_that_was_deleted_is_new_with_the_next_round(store
         await store.delete(finding().insight_id)
     await store.note([finding()])
     assert await statuses(store) == ["new"]
-    request = read_request(comments_list(finding().insight_id).shape, ())
+    request = read_request(COMMENT_LIST.of(finding().insight_id), ())
     assert (await store.comments(finding().insight_id, request)).items == []
 
 
@@ -202,8 +199,8 @@ async def test_rounds_touch_nothing_that_was_made_by_hand(store: InsightStore) -
 
 
 async def test_there_is_an_end_to_what_is_written_by_hand(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_MADE", 1)
-    monkeypatch.setattr(tables, "MAX_COMMENTS", 1)
+    monkeypatch.setattr(kept, "MAX_MADE", 1)
+    monkeypatch.setattr(kept, "MAX_COMMENTS", 1)
     body = {"title": "by hand", "category": "waste", "effort": "low"}
     made = await store.create(body)
     await store.add_comment(made["id"], {"text": "x"}, by="ops")
@@ -221,27 +218,6 @@ async def test_changes_at_once_keep_what_each_of_them_set(store: InsightStore) -
     await asyncio.gather(*(store.change(made["id"], {name: value}, by="ops") for name, value in fields.items()))
     changed = await store.read(made["id"])
     assert {name: changed[name] for name in fields} == fields  # type: ignore[literal-required]  # names of the list above
-
-
-async def test_a_table_of_the_release_before_is_brought_along(database: Database, clock: Clock) -> None:
-    await database.migrate("insights", scripts_of("gateway.usage.insights.migrations")[:1])
-    rows = [(finding(str(n)).insight_id, n, status) for n, status in enumerate(("new", "addressed", "ignored"))]
-    put = "INSERT INTO insights VALUES (?, ?, 'no_price', 't', 'pricing', 'low', NULL, ?, 0)"
-    await database.write(lambda c: c.executemany(put, rows))
-    store = await InsightStore.open(database, now_ms=clock)
-    await store.note([finding("0"), finding("1"), finding("2")])
-    found = {item["id"]: item["status"] for item in await listed(store)}
-    assert found == {rows[0][0]: "new", rows[1][0]: "new", rows[2][0]: "ignored"}, "what was addressed had been gone"
-
-
-async def test_what_stood_in_the_release_before_is_still_there(database: Database, clock: Clock) -> None:
-    await database.migrate("insights", scripts_of("gateway.usage.insights.migrations")[:1])
-    put = "INSERT INTO insights VALUES (?, 1, 'no_price', 't', 'pricing', 'low', NULL, 'new', 0)"
-    await database.write(lambda c: c.execute(put, (finding().insight_id,)))
-    store = await InsightStore.open(database, now_ms=clock)
-    await set_status(store, "addressed")
-    await store.note([finding()])
-    assert await statuses(store) == ["addressed"]
 
 
 @pytest.mark.parametrize(
@@ -268,19 +244,8 @@ async def test_rounds_at_once_write_each_cause_once(store: InsightStore) -> None
     assert len(await listed(store)) == 3
 
 
-async def test_a_round_that_could_not_be_written_is_made_up_for(store: InsightStore, database: Database) -> None:
-    await database.write(
-        lambda c: c.execute("CREATE TRIGGER broken BEFORE INSERT ON insights BEGIN SELECT raise(ABORT, 'x'); END")
-    )
-    with pytest.raises(DatabaseUnavailable):
-        await store.note([finding()])
-    await database.write(lambda c: c.execute("DROP TRIGGER broken"))
-    await store.note([finding()])
-    assert len(await listed(store)) == 1
-
-
 async def test_there_are_never_more_than_the_most(store: InsightStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_FOUND", 5)
+    monkeypatch.setattr(kept, "MAX_FOUND", 5)
     made = await store.create({"title": "by hand", "category": "waste", "effort": "low"})
     for n in range(9):
         await store.note([finding(str(n), title=str(n))])
@@ -288,8 +253,8 @@ async def test_there_are_never_more_than_the_most(store: InsightStore, monkeypat
             await store.change(finding("1").insight_id, {"status": "ignored"}, by="ops")
         if n == 2:
             await store.add_comment(finding("2").insight_id, {"text": "why?"}, by="ops")
-    kept = sorted(item["title"] for item in await listed(store))
-    assert kept == ["1", "2", "6", "7", "8", "by hand"], (
+    left = sorted(item["title"] for item in await listed(store))
+    assert left == ["1", "2", "6", "7", "8", "by hand"], (
         "what a person touched, or made, outlives what nobody looked at"
     )
     assert made["id"] in {item["id"] for item in await listed(store)}

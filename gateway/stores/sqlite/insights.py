@@ -1,0 +1,175 @@
+"""`InsightHome` in control.db, and the same tables in the local service's file."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from gateway.common.lists.conventions import ListRequest, Page
+from gateway.common.lists.table import ListTable, cut, fetch_page
+from gateway.common.storage.database import Database, scripts_of
+from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
+from gateway.usage.insights.home import CommentRow, InsightRow, InsightRows, StatusRow
+from gateway.usage.insights.kept import comment_item, insight_item
+
+T = TypeVar("T")
+
+# Order of eviction: gone before standing, untouched before edited, then by the oldest update.
+_UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"
+_FORGET = (
+    "DELETE FROM insights WHERE insight_id IN (SELECT insight_id FROM insights WHERE cause <> ''"  # noqa: S608 - own SQL
+    f" ORDER BY standing DESC, {_UNTOUCHED}, last_updated_ms DESC, insight_no DESC LIMIT -1 OFFSET ?)"
+)
+
+_COLUMNS = ", ".join(InsightRow._fields)
+_COMMENT_COLUMNS = ", ".join(CommentRow._fields)
+_PUT = (
+    f"INSERT INTO insights ({_COLUMNS})"  # noqa: S608 - own SQL
+    " VALUES (?1, coalesce(?2, (SELECT coalesce(max(insight_no), 0) + 1 FROM insights)), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+    " ON CONFLICT (insight_id) DO UPDATE SET title = excluded.title, category = excluded.category, effort = excluded.effort,"
+    " cost_impact = excluded.cost_impact, status = excluded.status, last_updated_ms = excluded.last_updated_ms,"
+    " standing = excluded.standing, status_set_by = excluded.status_set_by, status_set_at_ms = excluded.status_set_at_ms"
+)
+
+
+class SqliteInsights:
+    """Open with `SqliteInsights.open`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, database: Database) -> Self:
+        """The insights in *database*; missing tables are created. Raises DatabaseUnavailable."""
+        await make_insight_tables(database)
+        return cls(database)
+
+    async def commit(self, change: Callable[[InsightRows], T]) -> T:
+        return await self._database.write(lambda connection: change(SqliteInsightRows(connection)))
+
+    async def read(self, question: Callable[[InsightRows], T]) -> T:
+        return await self._database.read(lambda connection: question(SqliteInsightRows(connection)))
+
+
+class SqliteInsightRows:
+    """`InsightRows` in the caller's transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def every(self) -> list[InsightRow]:
+        return [InsightRow(*row) for row in self._connection.execute(f"SELECT {_COLUMNS} FROM insights")]  # noqa: S608 - own SQL
+
+    def find(self, insight_id: str) -> InsightRow | None:
+        return self.of([insight_id]).get(insight_id)
+
+    def of(self, insight_ids: Sequence[str]) -> dict[str, InsightRow]:
+        query = f"SELECT {_COLUMNS} FROM insights WHERE insight_id IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
+        return {row[0]: InsightRow(*row) for row in self._connection.execute(query, (json.dumps(insight_ids),))}
+
+    def standing(self) -> set[str]:
+        found = self._connection.execute("SELECT insight_id FROM insights WHERE standing")
+        return {insight_id for (insight_id,) in found}
+
+    def history(self, insight_id: str) -> list[StatusRow]:
+        """A trigger of the table writes it."""
+        found = self._connection.execute(
+            "SELECT status, at_ms, set_by FROM insight_history WHERE insight_id = ? ORDER BY change_no", (insight_id,)
+        )
+        return [StatusRow(*row) for row in found]
+
+    def put(self, rows: Iterable[InsightRow]) -> None:
+        self._connection.executemany(_PUT, rows)
+
+    def delete(self, insight_id: str) -> bool:
+        return self._connection.execute("DELETE FROM insights WHERE insight_id = ?", (insight_id,)).rowcount > 0
+
+    def count(self, *, found: bool) -> int:
+        (n,) = self._connection.execute("SELECT count(*) FROM insights WHERE (cause <> '') = ?", (found,)).fetchone()
+        return int(n)
+
+    def keep_found(self, most: int) -> None:
+        if self.count(found=True) > most:
+            self._connection.execute(_FORGET, (most,))
+
+    def page(self, request: ListRequest) -> Page:
+        return fetch_page(self._connection, INSIGHTS, request)
+
+    def count_comments(self, insight_id: str) -> int:
+        query = "SELECT count(*) FROM insight_comments WHERE insight_id = ?"
+        (n,) = self._connection.execute(query, (insight_id,)).fetchone()
+        return int(n)
+
+    def add_comment(self, insight_id: str, comment_id: str, *, author: str, text: str, now_ms: int) -> CommentRow:
+        self._connection.execute(
+            "INSERT INTO insight_comments (comment_id, insight_id, author, text, created_at_ms, updated_at_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (comment_id, insight_id, author, text, now_ms, now_ms),
+        )
+        return self._comment(insight_id, comment_id)[0]
+
+    def change_comment(self, insight_id: str, comment_id: str, *, text: str, by: str, now_ms: int) -> CommentRow | None:
+        self._connection.execute(
+            "UPDATE insight_comments SET text = ?, updated_by = ?, updated_at_ms = ?"
+            " WHERE insight_id = ? AND comment_id = ?",
+            (text, by, now_ms, insight_id, comment_id),
+        )
+        return next(iter(self._comment(insight_id, comment_id)), None)
+
+    def _comment(self, insight_id: str, comment_id: str) -> list[CommentRow]:
+        query = f"SELECT {_COMMENT_COLUMNS} FROM insight_comments WHERE insight_id = ? AND comment_id = ?"  # noqa: S608 - own SQL
+        return [CommentRow(*row) for row in self._connection.execute(query, (insight_id, comment_id))]
+
+    def comments(self, insight_id: str, request: ListRequest) -> Page:
+        return fetch_page(self._connection, comments_list(insight_id), request, only=OF_INSIGHT, params=(insight_id,))
+
+
+async def make_insight_tables(database: Database) -> None:
+    """Raises DatabaseUnavailable."""
+    await database.migrate("insights", scripts_of("gateway.stores.sqlite.migrations.insights"))
+
+
+# ---- lists
+
+
+def _insight(row: tuple[Any, ...]) -> object:
+    return insight_item(InsightRow(*row))
+
+
+def _comment(row: tuple[Any, ...]) -> object:
+    return comment_item(CommentRow(*row))
+
+
+INSIGHTS: Final = ListTable(
+    shape=INSIGHT_LIST,
+    source="insights",
+    row_id="insight_no",
+    expressions={
+        "category": "category",
+        # An unknown cost sorts below every other.
+        "cost_impact": "ifnull(CAST(cost_impact AS REAL), -9e999)",
+        "effort": "effort",
+        "last_updated": "last_updated_ms",
+        "status": "status",
+        "title": cut("title"),
+    },
+    select=", ".join(InsightRow._fields),
+    item_of=_insight,
+)
+
+_COMMENTS: Final = ListTable(
+    shape=COMMENT_LIST,
+    source="insight_comments",
+    row_id="comment_no",
+    expressions={"created_at": "created_at_ms"},
+    select=", ".join(CommentRow._fields),
+    item_of=_comment,
+)
+
+OF_INSIGHT: Final = "insight_id = ?"
+"""Which comments are one insight's."""
+
+
+def comments_list(insight_id: str) -> ListTable:
+    """To be asked with `OF_INSIGHT`; its cursors are of this insight only."""
+    return _COMMENTS.of(insight_id)
