@@ -34,6 +34,7 @@ from gateway.rules.conventions.genkit import GENKIT
 from gateway.rules.conventions.google_adk import GOOGLE_ADK
 from gateway.rules.conventions.langfuse import LANGFUSE
 from gateway.rules.conventions.langsmith import LANGSMITH
+from gateway.rules.conventions.langtrace import LANGTRACE_GROQ, LANGTRACE_OLLAMA
 from gateway.rules.conventions.litellm import LITELLM
 from gateway.rules.conventions.logfire import LOGFIRE
 from gateway.rules.conventions.logfire import SCOPES as LOGFIRE_SCOPES
@@ -87,6 +88,8 @@ SCOPES: dict[str, Convention] = {
     "litellm": LITELLM,
     "langsmith": LANGSMITH,
     "langfuse-sdk": LANGFUSE,
+    "langtrace_python_sdk.instrumentation.groq.instrumentation": LANGTRACE_GROQ,
+    "langtrace_python_sdk.instrumentation.ollama.instrumentation": LANGTRACE_OLLAMA,
     "mlflow.tracing.provider": MLFLOW,
     "bifrost": gateways.BIFROST,
     "cloudflare-ai-gateway": gateways.CLOUDFLARE,

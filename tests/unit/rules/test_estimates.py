@@ -10,6 +10,10 @@ from tests.unit.rules.spans import record_of, request
 
 MESSAGES = '[{"role":"user","parts":[{"type":"text","content":"tell me about the weather in all large towns"}]}]'
 TRACELOOP = "@traceloop/instrumentation-openai"
+LANGTRACE_GROQ, LANGTRACE_OLLAMA = (
+    f"langtrace_python_sdk.instrumentation.{library}.instrumentation" for library in ("groq", "ollama")
+)
+STREAM = {"gen_ai.request.stream": True}
 CHAT = {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": "openai",
@@ -51,6 +55,10 @@ BEDROCK = {"gen_ai.provider.name": "aws.bedrock", "gen_ai.request.model": "mistr
             counts(13, 17) | BEDROCK | {"rpc.method": "Converse"},
             "reported",
         ),
+        (LANGTRACE_GROQ, counts(5, 4) | STREAM, "estimated"),
+        (LANGTRACE_GROQ, counts(412, 137), "reported"),
+        (LANGTRACE_OLLAMA, counts(0, 4) | STREAM, "estimated"),
+        (LANGTRACE_OLLAMA, counts(412, 137) | STREAM, "reported"),
         ("opentelemetry.instrumentation.openai_v2", counts(13, 17), "reported"),
     ],
 )
