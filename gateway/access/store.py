@@ -58,9 +58,15 @@ class KeyStore:
     async def open(
         cls, home: KeyHome, *, prefix: str, pepper: bytes, now_ms: Callable[[], int], random_bytes: RandomBytes
     ) -> Self:
-        """The keys at *home*. Raises PepperMismatch when they were hashed with another *pepper*."""
-        async with home.change() as change:
-            await change.check_pepper(keyed_hash(pepper, "pepper-check"))
+        """The keys at *home*, which is closed with the store. Raises PepperMismatch when they were
+        hashed with another *pepper*; then it is closed.
+        """
+        try:
+            async with home.change() as change:
+                await change.check_pepper(keyed_hash(pepper, "pepper-check"))
+        except BaseException:
+            home.close()
+            raise
         return cls(home, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
 
     async def create(

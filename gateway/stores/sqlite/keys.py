@@ -41,8 +41,6 @@ _COLUMNS: Final = (
 Row = tuple[
     str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, int, str | None
 ]
-
-
 _COUNT_CHANGE: Final = "UPDATE key_facts SET generation = generation + 1"
 
 

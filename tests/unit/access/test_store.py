@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_bytes
+from unittest.mock import patch
 
 import pytest
 
@@ -211,8 +212,10 @@ async def test_keys_survive_a_restart_with_their_access_times(home: Home, clock:
 async def test_another_pepper_is_refused_at_start_in_place_of_refusing_every_sender(home: Home, clock: Clock) -> None:
     first = await open_store(await home.keys(), clock)
     await first.close()
-    with pytest.raises(PepperMismatch):
-        await open_store(await home.keys(), clock, pepper=b"q" * 32)
+    refused = await home.keys()
+    with patch.object(refused, "close", wraps=refused.close) as closed, pytest.raises(PepperMismatch):
+        await open_store(refused, clock, pepper=b"q" * 32)
+    closed.assert_called_once()
 
 
 async def test_labels_and_limits_are_kept_edited_and_given_to_authenticated_senders(
