@@ -111,9 +111,10 @@ def test_a_lane_that_refusals_hold_goes_on_at_an_operators_word(tmp_path: Path) 
         assert lane["reason"].startswith("the upstream refuses every record: schema: inference/2")
         assert 0 < lane["dead_lettered"] < 20
         assert "spool set-aside ai_telemetry" in run_command(gateway, "doctor").out
+        set_aside = lane_of(gateway)["dead_lettered"]  # the last refusal is on disk a moment after the lane is held
         gateway.kill()
         gateway.restart()
-        assert until_held(gateway)["dead_lettered"] == lane["dead_lettered"], "the brake outlasts a kill"
+        assert until_held(gateway)["dead_lettered"] == set_aside < 20, "the brake outlasts a kill"
         done = run_command(gateway, "spool", "set-aside", "ai_telemetry", "--json")
         assert (done.code, done.json["lane"]) == (0, "ai_telemetry")
         status = gateway.wait_until_delivered()
