@@ -14,6 +14,7 @@ from gateway.fleet.devices.own import own_device
 from gateway.fleet.senders.store import WRITE_EVERY_S
 from gateway.pipeline.assembly import Ingest, maintained, open_ingest
 from gateway.pipeline.delivery.assembly import Delivery, start_delivery, start_relay
+from gateway.stores.sqlite.billing.relayed import open_relayed
 from gateway.usage.billing.relay import BillingRelay
 from spool.errors import SpoolLocked
 
@@ -59,7 +60,7 @@ async def start_delivering(build: Build, stores: Stores) -> Delivering:
         build.run(add_named(spool, stores.devices), "named devices")
     build.run(ingest.settler.run(), "settling")
     build.run(maintain(upkeep(build, stores, ingest, delivery)), "maintenance")
-    relay = await start_relay(config, build.stack, delivery.lanes, stores.control, build.now_ms)
+    relay = await start_relay(config, build.stack, delivery.lanes, await open_relayed(stores.control), build.now_ms)
     return Delivering(ingest, delivery, relay)
 
 

@@ -5,6 +5,7 @@ the last step of a start.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
@@ -14,7 +15,7 @@ from gateway.app.stores import Stores
 from gateway.app.watching import Watching
 from gateway.config.model import Config
 from gateway.config.values import Address, TcpAddress
-from gateway.local_service.forgetting import forget_user
+from gateway.local_service.forgetting import forget_users
 from gateway.observability.latency import Latencies, LoopLag
 from gateway.observability.telemetry.assembly import build_push
 from gateway.operate.address_file import announce_address
@@ -33,7 +34,7 @@ from gateway.serve.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
 from gateway.serve.receiver import Receiver
 from gateway.serve.routes import Route
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
-from gateway.usage.sums.forgetting import Delivered, UserForgetter
+from gateway.usage.sums.forgetting import UserForgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def admin_of(
         usage=watching.usage,
         users=user_forgetter(build, stores, delivering, watching),
         billing=BillingRequests(None if billing is None else billing.book, billing, build.now_ms),
-        billing_relay=RelayRequests(stores.control, delivering.relay),
+        billing_relay=RelayRequests(delivering.relay.home, delivering.relay),
         backup=backup_of(build, stores, delivering),
     )
     admin = build_admin(build.config, behind, access, running=live.running, now_ms=build.now_ms)
@@ -153,10 +154,10 @@ def backup_of(build: Build, stores: Stores, delivering: Delivering) -> LiveBacku
 
 def user_forgetter(build: Build, stores: Stores, delivering: Delivering, watching: Watching) -> UserForgetter:
     service = delivering.delivery.service
-    delivered = None if service is None else Delivered(service.database, forget_user)
+    delivered = None if service is None else partial(forget_users, service.database)
     secret_file = build.config.data_dir / USER_SECRET_FILE
     named_in = (watching.budgets.forget_users, watching.views.forget_users)
-    return UserForgetter(stores.spool.operator(), stores.control, watching.usage, secret_file, delivered, named_in)
+    return UserForgetter(stores.spool.operator(), watching.usage, secret_file, delivered, named_in)
 
 
 async def bound(

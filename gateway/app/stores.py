@@ -16,9 +16,11 @@ from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from gateway.usage.sums.following import UsageFollower
+from gateway.usage.sums.home import SumHome
 from spool.data_dir import make_data_dir
 from spool.sqlite.spool import SqliteSpool
 from spool.store import FileSpool
@@ -35,6 +37,7 @@ class Stores:
     devices: DeviceStore
     senders: KeptSenders
     bases: KeptLearntBases
+    sums: SumHome
     follower: UsageFollower
     """Opened before anything is sent: what is delivered then stays until it is counted."""
 
@@ -68,5 +71,6 @@ async def open_stores(build: Build) -> Stores:
     closing(senders.close)
     bases = await KeptLearntBases.open(await SqliteLearntBases.open(control))
     closing(bases.close)
-    follower = await UsageFollower.open(spool, control, now_ms=build.now_ms)
-    return Stores(spool, control, prices, price_file, keys, devices, senders, bases, follower)
+    sums = await SqliteSums.open(control)
+    follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
+    return Stores(spool, control, prices, price_file, keys, devices, senders, bases, sums, follower)

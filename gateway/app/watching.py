@@ -14,7 +14,9 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
-from gateway.stores.sqlite.insights import SqliteInsights
+from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
@@ -39,9 +41,9 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     """Raises DatabaseUnavailable."""
     config, control, spool, now_ms = build.config, stores.control, stores.spool, build.now_ms
     follower = stores.follower
-    usage = UsageQueries(control, now_ms=now_ms, follower=follower)
+    usage = UsageQueries(stores.sums, now_ms=now_ms, follower=follower)
     billing = await start_billing(
-        config, build.stack, delivering.delivery.lanes, control, usage, spool.gateway_id, now_ms
+        config, build.stack, delivering.delivery.lanes, await open_billing(control), usage, spool.gateway_id, now_ms
     )
     status = status_of(stores, delivering, receiver, billing)
     settler = delivering.ingest.settler
@@ -51,7 +53,13 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
         Maintained("intake log", intake_log.run_maintenance),
     ]
     build.run(maintain(logs), "log of states")
-    budgets = await Budgets.open(control, now_ms=now_ms, webhooks=webhooks_of(config.budgets), follower=follower)
+    budgets = await Budgets.open(
+        await open_budgets(control),
+        stores.sums,
+        now_ms=now_ms,
+        webhooks=webhooks_of(config.budgets),
+        follower=follower,
+    )
     snapshot = Snapshot(
         spool,
         stores.devices,
@@ -66,7 +74,7 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
         monotonic_s=build.monotonic_s,
     )
     rounds = await Rounds.open(
-        await SqliteInsights.open(control), follower, snapshot, has_prices=config.pricing.price_list == "on"
+        await open_insights(control), follower, snapshot, has_prices=config.pricing.price_list == "on"
     )
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")

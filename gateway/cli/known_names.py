@@ -8,8 +8,8 @@ from gateway.cli.requests import USAGE, ask
 from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.operate import usage
+from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.grains import DIMENSIONS
-from gateway.usage.sums.query import MAX_GROUPS
 
 MAX_NEAR: Final = 3
 NEAR: Final = 0.5

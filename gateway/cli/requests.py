@@ -26,7 +26,7 @@ from gateway.fleet.devices.clocks import now_by
 from gateway.fleet.devices.offline import OfflineDevices
 from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
-from gateway.local_service.forgetting import forget_user
+from gateway.local_service.forgetting import forget_users
 from gateway.operate import billing, budgets, devices, keys, senders, views
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
@@ -39,18 +39,20 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sqlite.billing.relayed import open_relayed
+from gateway.stores.sqlite.budgets import open_budgets
 from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import offline_keys
 from gateway.stores.sqlite.senders import SqliteSenders
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
-from gateway.usage.billing.tables import make_billing_tables
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.changes import InsightError
-from gateway.usage.sums.forgetting import Delivered, UserForgetter
+from gateway.usage.sums.forgetting import Forget, UserForgetter
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.rollups import make_rollup_tables
 from gateway.usage.views.store import Views
 from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE, make_data_dir
@@ -80,25 +82,27 @@ async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
 
 
 @asynccontextmanager
-async def _devices(config: Config) -> AsyncIterator[Devices]:
-    data_dir = config.data_dir
-    with DataLock(data_dir):
-        database = await Database.open(data_dir / INBOUND.database)
+async def _control(config: Config) -> AsyncIterator[Database]:
+    """control.db of a stopped gateway."""
+    with DataLock(config.data_dir):
+        database = await Database.open(config.data_dir / INBOUND.database)
         try:
-            home = await SqliteDevices.open(database)
-            yield OfflineDevices(home, now_by(age_at_rest(data_dir, wall_ms()), wall_ms()))
+            yield database
         finally:
             await database.close()
 
 
 @asynccontextmanager
+async def _devices(config: Config) -> AsyncIterator[Devices]:
+    async with _control(config) as database:
+        now_ms = now_by(age_at_rest(config.data_dir, wall_ms()), wall_ms())
+        yield OfflineDevices(await SqliteDevices.open(database), now_ms)
+
+
+@asynccontextmanager
 async def _senders(config: Config) -> AsyncIterator[SenderSource]:
-    with DataLock(config.data_dir):
-        database = await Database.open(config.data_dir / INBOUND.database)
-        try:
-            yield (await KeptSenders.open(await SqliteSenders.open(database), wall_ms)).senders
-        finally:
-            await database.close()
+    async with _control(config) as database:
+        yield (await KeptSenders.open(await SqliteSenders.open(database), wall_ms)).senders
 
 
 @asynccontextmanager
@@ -130,53 +134,50 @@ async def _backup(config: Config) -> AsyncIterator[BackupSource]:
 
 @asynccontextmanager
 async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
-    with DataLock(config.data_dir):
-        database = await Database.open(config.data_dir / INBOUND.database)
-        try:
-            await make_rollup_tables(database)
-            yield UsageQueries(database, now_ms=wall_ms)
-        finally:
-            await database.close()
+    async with _control(config) as database:
+        yield UsageQueries(await SqliteSums.open(database), now_ms=wall_ms)
 
 
 @asynccontextmanager
 async def _budgets(config: Config) -> AsyncIterator[Budgets]:
-    async with _usage(config) as usage:
-        yield await Budgets.open(usage.database, now_ms=wall_ms, webhooks=webhooks_of(config.budgets))
+    async with _control(config) as database:
+        sums = await SqliteSums.open(database)
+        webhooks = webhooks_of(config.budgets)
+        yield await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks=webhooks)
 
 
 @asynccontextmanager
 async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
-    async with _usage(config) as usage:
+    async with _control(config) as database:
+        sums = await SqliteSums.open(database)
         book = None
         if config.billing is not None:
             settings = billing_settings(config.billing, config.upstream)
-            book = await BillingBook.open(usage.database, settings, None, wall_ms)
+            book = await BillingBook.open(await open_billing(database), sums, settings, None, wall_ms)
         yield BillingRequests(book, None, wall_ms)
 
 
 @asynccontextmanager
 async def _billing_relay(config: Config) -> AsyncIterator[RelayRequests]:
-    async with _usage(config) as usage:
-        await make_billing_tables(usage.database)
-        yield RelayRequests(usage.database, None)
+    async with _control(config) as database:
+        yield RelayRequests(await open_relayed(database), None)
 
 
 @asynccontextmanager
 async def _views(config: Config) -> AsyncIterator[Views]:
-    async with _usage(config) as usage:
-        yield await SqliteViews.open(usage.database, now_ms=wall_ms)
+    async with _control(config) as database:
+        yield await SqliteViews.open(database, now_ms=wall_ms)
 
 
 @asynccontextmanager
-async def _delivered(data_dir: Path) -> AsyncIterator[Delivered | None]:
+async def _delivered(data_dir: Path) -> AsyncIterator[Forget | None]:
     """What an embedded service holds; None where there never was one."""
     if not _holds(data_dir, OF_SERVICE.database):
         yield None
         return
     database = await Database.open(data_dir / OF_SERVICE.database, setup=add_sql_functions)
     try:
-        yield Delivered(database, forget_user)
+        yield partial(forget_users, database)
     finally:
         await database.close()
 
@@ -187,14 +188,13 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
     with at_rest(data_dir, wall_ms) as letters:
         database = await Database.open(data_dir / INBOUND.database)
         try:
-            await make_rollup_tables(database)
-            queries = UsageQueries(database, now_ms=wall_ms)
+            sums = await SqliteSums.open(database)
+            budgets = await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks={})
+            views = await SqliteViews.open(database, now_ms=wall_ms)
+            queries = UsageQueries(sums, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
-                named_in = (
-                    (await Budgets.open(database, now_ms=wall_ms, webhooks={})).forget_users,
-                    (await SqliteViews.open(database, now_ms=wall_ms)).forget_users,
-                )
-                yield UserForgetter(letters, database, queries, data_dir / USER_SECRET_FILE, service, named_in)
+                named_in = budgets.forget_users, views.forget_users
+                yield UserForgetter(letters, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:
             await database.close()
 

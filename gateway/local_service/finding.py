@@ -14,11 +14,11 @@ import structlog
 
 from gateway.common.storage.database import Database
 from gateway.stores.sqlite.insights import SqliteInsightRows
+from gateway.stores.sqlite.sums import hours
 from gateway.usage.insights.detect import Figures, detect
 from gateway.usage.insights.finding import Finding
 from gateway.usage.insights.kept import note_findings
 from gateway.usage.insights.operations import Device
-from gateway.usage.sums import table
 from gateway.usage.sums.tally import HOUR_MS, Tally
 
 _log = structlog.get_logger()
@@ -46,7 +46,7 @@ class Finder:
     @classmethod
     async def open(cls, database: Database, now_ms: Callable[[], int]) -> "Finder":
         """Raises DatabaseUnavailable."""
-        await table.make_usage_tables(database)
+        await hours.make_tables(database)
         return cls(database, now_ms)
 
     async def run(self) -> None:
@@ -78,21 +78,21 @@ def count_page(connection: sqlite3.Connection, now_ms: int) -> int:
     """Count the next records; return their number."""
     rows = connection.execute(
         "SELECT record_no, record FROM ai_record_bodies WHERE record_no > ? ORDER BY record_no LIMIT ?",
-        (table.through_no(connection, SOURCE), PAGE_RECORDS),
+        (hours.through_no(connection, SOURCE), PAGE_RECORDS),
     ).fetchall()
     if rows:
         tally = Tally()
         tally.add([record for _, record in rows], now_ms=now_ms)
-        table.write(connection, tally, source=SOURCE, through_no=rows[-1][0], now_ms=now_ms)
+        hours.write(connection, tally, source=SOURCE, through_no=rows[-1][0], now_ms=now_ms)
     return len(rows)
 
 
 def state(connection: sqlite3.Connection, now_ms: int) -> tuple[object, ...]:
     """A state that changes whenever findings may change."""
     contacts = connection.execute(f"SELECT count(*), sum(last_ms) FROM ({_DEVICES})").fetchone()  # noqa: S608 - own SQL
-    return (now_ms // HOUR_MS, table.through_no(connection, SOURCE), *contacts)
+    return (now_ms // HOUR_MS, hours.through_no(connection, SOURCE), *contacts)
 
 
 def found_in(connection: sqlite3.Connection, now_ms: int) -> list[Finding]:
     devices = [Device._make(row) for row in connection.execute(_DEVICES)]
-    return detect(Figures(now_ms, table.read(connection, now_ms), devices=devices))
+    return detect(Figures(now_ms, hours.read(connection, now_ms), devices=devices))

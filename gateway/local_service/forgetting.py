@@ -2,12 +2,20 @@
 
 import sqlite3
 from collections.abc import Collection
+from functools import partial
 
 import orjson
 
+from gateway.common.storage.database import Database
 
-def forget_user(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
+
+async def forget_users(database: Database, users: Collection[str], *, dry_run: bool) -> int:
     """How many records name one of *users*; without *dry_run* none does any more."""
+    ask = database.read if dry_run else database.write
+    return await ask(partial(_forget_users, users=users, dry_run=dry_run))
+
+
+def _forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
     named = [
         record_no
         for (record_no,) in connection.execute(

@@ -7,7 +7,7 @@ private folder on this machine.
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Protocol, TypedDict
 
@@ -16,7 +16,6 @@ from pydantic import ConfigDict, Field
 from gateway.common.body import Body
 from gateway.common.contract.errors import Unauthenticated
 from gateway.common.contract.json_types import Time
-from gateway.common.storage.database import Database
 from gateway.operate.archive.staging import stage
 from gateway.operate.operation import Operation, OperationAnswer, OperationCall
 from spool.clock import rfc3339_ms
@@ -57,11 +56,19 @@ class Stage(Body):
     ] = None
 
 
+class DatabaseFile(Protocol):
+    @property
+    def path(self) -> Path: ...
+
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Nothing is committed until the end of the block."""
+
+
 class LiveBackup:
     """Of the running gateway."""
 
     def __init__(
-        self, data_dir: Path, spool: FileSpool, databases: Mapping[str, Database], now_ms: Callable[[], int]
+        self, data_dir: Path, spool: FileSpool, databases: Mapping[str, DatabaseFile], now_ms: Callable[[], int]
     ) -> None:
         """*databases*: name of the copy -> database, of all but the spool."""
         self._data_dir = data_dir

@@ -9,7 +9,7 @@ from pydantic import Field
 from gateway.common.body import Body
 from gateway.common.lists.conventions import envelope, read_request
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
-from gateway.usage.billing.relay_tables import RELAYED, RelayedDrop
+from gateway.usage.billing.relay_home import RELAYED_LIST, RelayedDrop
 from gateway.usage.billing.requests import BillingAnswer, BillingRequests, RelayRequests, SentBilling
 
 BILLING: Final = "/v2/billing"
@@ -44,8 +44,8 @@ async def send(billing: BillingRequests, call: OperationCall[SendBilling]) -> Se
 
 async def relayed(relay: RelayRequests, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest."""
-    request = read_request(RELAYED.shape, call.query)
-    return envelope(RELAYED.shape, request, await relay.page(request))
+    request = read_request(RELAYED_LIST, call.query)
+    return envelope(RELAYED_LIST, request, await relay.page(request))
 
 
 async def retry(relay: RelayRequests, call: OperationCall[None]) -> WaitingDrop:
@@ -80,10 +80,10 @@ OPERATIONS: Final[tuple[Operation[BillingRequests, Any], ...]] = (SHOW, SEND)
 
 RELAY: Final = f"{BILLING}/relayed"
 
-RELAYED_LIST: Final = Operation(
+LIST_RELAYED: Final = Operation(
     method="GET", path=RELAY, id="listRelayedDrops", tag="Billing",
     summary="Billing drops of senders: those that wait, were refused, or were delivered in the last seven days",
-    handler=relayed, answer=Listed(RELAYED.shape, RelayedDrop),
+    handler=relayed, answer=Listed(RELAYED_LIST, RelayedDrop),
 )  # fmt: skip
 RETRY: Final = Operation(
     method="POST", path=f"{RELAY}/{{drop_id}}/retry", id="retryRelayedDrop", tag="Billing",
@@ -95,4 +95,4 @@ REMOVE: Final = Operation(
     summary="Give up a drop that waits or was refused",
     handler=remove, answer=OperationAnswer("It is given up.", status=204),
 )  # fmt: skip
-RELAY_OPERATIONS: Final[tuple[Operation[RelayRequests, Any], ...]] = (RELAYED_LIST, RETRY, REMOVE)
+RELAY_OPERATIONS: Final[tuple[Operation[RelayRequests, Any], ...]] = (LIST_RELAYED, RETRY, REMOVE)

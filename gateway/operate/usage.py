@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from gateway.common.lists.openapi.lists import list_answer, list_parameters
 from gateway.operate.operation import Json, Operation, OperationAnswer, OperationCall
+from gateway.usage.sums.bounds import MAX_VERSIONS
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
-from gateway.usage.sums.query import MAX_VERSIONS, UsageQueries
+from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import (
     DEFAULT_DAYS,
     GROUPS,

@@ -17,11 +17,13 @@ import httpx
 import pytest
 
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.delivering import DEFAULT
 from tests.fault.test_full_disk_of_sums import Receiver, receiving
-from tests.support.billing_lane import lane_to
+from tests.support.billing_lane import homes_in, lane_to
 from tests.support.commands import run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import until_true
@@ -89,7 +91,8 @@ async def control(gateway: GatewayProcess) -> AsyncIterator[Database]:
 
 async def alerted(database: Database, receiver: Receiver, calls: int) -> None:
     """The budgets are looked at, and webhooks called until *calls* arrived."""
-    budgets = await Budgets.open(database, now_ms=lambda: TOMORROW_MS, webhooks={DEFAULT: receiver.webhook})
+    webhooks, sums = {DEFAULT: receiver.webhook}, await SqliteSums.open(database)
+    budgets = await Budgets.open(await open_budgets(database), sums, now_ms=lambda: TOMORROW_MS, webhooks=webhooks)
     await budgets.look()
     calling = asyncio.create_task(budgets.deliverer.run())
     delivered = budgets.deliverer.calls
@@ -118,9 +121,11 @@ async def test_a_restore_sends_no_alert_and_no_day_twice_and_misses_none(
     async with receiving() as receiver, far_end(tmp_path / "service") as far:
         to_far = partial(lane_to, far.port, far.secret, now_ms=lambda: TOMORROW_MS)
         async with control(first) as database:
-            await count(database, *calls)
+            homes = await homes_in(database)
+            await database.write(lambda sql: sql.execute("UPDATE usage_rollup_state SET counted_from = 0"))
+            await count(homes, *calls)
             await alerted(database, receiver, 2)
-            async with to_far(database):
+            async with to_far(homes):
                 await until(partial(half_way, far))
         file = tmp_path / "gateway.tar"
         ended = run_telemetry_gateway("backup", "--data-dir", str(first.data_dir), "--to", str(file))
@@ -133,9 +138,10 @@ async def test_a_restore_sends_no_alert_and_no_day_twice_and_misses_none(
         assert before["stream"] == [("17",)]
         assert before["usage"]["totals"]["calls"] == len(calls)
         async with control(second) as database:
-            async with to_far(database) as lane:
+            homes = await homes_in(database)
+            async with to_far(homes) as lane:
                 await until(partial(none_due, lane))
-            await count(database, call("50"))
+            await count(homes, call("50"))
             await alerted(database, receiver, 1)
         drops, rows = await far.drops(), await far.rows()
     assert [*receiver.seen.values()] == [1, 1, 1], "the third is of after the restore"

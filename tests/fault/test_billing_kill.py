@@ -10,8 +10,7 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.local_service.service import Service
-from gateway.usage.sums import rollups
-from tests.support.billing_lane import lane_to, send
+from tests.support.billing_lane import homes_in, lane_to, send
 from tests.support.forked_process import FORKS
 from tests.unit.usage.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
@@ -35,13 +34,12 @@ async def taken(service: Service) -> tuple[int, int]:
 async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path, chance: random.Random) -> None:
     path = tmp_path / "control.db"
     database = await Database.open(path)
-    await rollups.make_rollup_tables(database)
     calls = [
         call(f"0.{team:03}{day}", ago_h=24.0 * day, attribution={"team": f"team {team}"})
         for day in range(DAYS)
         for team in range(1, TEAMS + 1)
     ]
-    await count(database, *calls)
+    await count(await homes_in(database), *calls)
     await database.close()
     amid = 0
     async with far_end(tmp_path / "service") as far:
@@ -61,7 +59,8 @@ async def test_each_day_is_dropped_once_and_whole_over_20_kills(tmp_path: Path, 
         assert amid >= KILLS // 2, "most kills met a day half way"
         assert (await taken(far.service))[0] < DAYS, "and not all was dropped before the last one"
         database = await Database.open(path)
-        async with lane_to(far.port, far.secret, database, now_ms=lambda: TOMORROW_MS) as lane:
+        homes = await homes_in(database)
+        async with lane_to(far.port, far.secret, homes, now_ms=lambda: TOMORROW_MS) as lane:
             await until(lambda: none_due(lane))
         await database.close()
         drops = await far.drops()

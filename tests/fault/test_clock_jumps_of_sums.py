@@ -12,21 +12,23 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.content import day_text
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.body import NewBudget
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.budget import DAY_MS
 from gateway.usage.budgets.delivering import DEFAULT, LEAST_ATTEMPTS
-from gateway.usage.budgets.tables import Alert
+from gateway.usage.budgets.home import Alert
 from gateway.usage.budgets.webhook import Webhook
-from gateway.usage.sums import rollups
 from gateway.usage.sums.following import UsageFollower
+from gateway.usage.sums.home import Counted, SumHome
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.tally import HOUR_MS, Tally
 from gateway.usage.sums.timespan import TimeRange
 from spool.clock import rfc3339_ms
-from tests.support.billing_lane import lane_to
+from tests.support.billing_lane import homes_in, lane_to
 from tests.support.calls import EPOCH_MS, call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig
@@ -41,15 +43,16 @@ wrong = pytest.mark.parametrize("wrong_ms", [YEARS_MS, -YEARS_MS], ids=["ten yea
 class Summing:
     """A spool, the follower that sums what settles there, and budgets on it."""
 
-    def __init__(self, rig: Rig, database: Database) -> None:
-        self.rig, self.database, self.clock = rig, database, rig.clock
+    def __init__(self, rig: Rig, database: Database, sums: SumHome) -> None:
+        self.rig, self.database, self.sums, self.clock = rig, database, sums, rig.clock
         self.follower: UsageFollower
         self.budgets: Budgets
 
     async def start(self, webhooks: dict[str, Webhook]) -> None:
         """Again: as after a restart."""
-        self.follower = await UsageFollower.open(self.rig.spool, self.database, now_ms=self.clock)
-        self.budgets = await Budgets.open(self.database, now_ms=self.clock, webhooks=webhooks, follower=self.follower)
+        self.follower = await UsageFollower.open(self.rig.spool, self.sums, now_ms=self.clock)
+        home = await open_budgets(self.database)
+        self.budgets = await Budgets.open(home, self.sums, now_ms=self.clock, webhooks=webhooks, follower=self.follower)
 
     async def spend(self, name: str, cost: str, *, at_ms: int | None = None) -> None:
         """A call that began at *at_ms* after `EPOCH_MS`, by default now; summed and looked at."""
@@ -61,7 +64,7 @@ class Summing:
         await self.budgets.look()
 
     async def total(self) -> tuple[int, dict[str, Decimal]]:
-        found = await UsageQueries(self.database, now_ms=self.clock).totals(TimeRange.last_days(9, self.clock()))
+        found = await UsageQueries(self.sums, now_ms=self.clock).totals(TimeRange.last_days(9, self.clock()))
         return found.calls, dict(found.costs)
 
     async def alerts(self, budget_id: str) -> list[Alert]:
@@ -72,7 +75,7 @@ class Summing:
 async def summing(tmp_path: Path) -> AsyncIterator[Summing]:
     rig = await Rig.opened(tmp_path / "data")
     database = await Database.open(tmp_path / "control.db")
-    made = Summing(rig, database)
+    made = Summing(rig, database, await SqliteSums.open(database))
     await made.start({})
     yield made
     await database.close()
@@ -93,7 +96,7 @@ async def test_no_sum_is_lost_and_each_call_stays_in_its_hour(summing: Summing, 
     summing.clock.wrong_ms = 0
     await summing.spend("after", "1")
     assert await summing.total() == (3, {"USD": Decimal("1.75")})
-    as_of = await UsageQueries(summing.database, now_ms=summing.clock).as_of()
+    as_of = await UsageQueries(summing.sums, now_ms=summing.clock).as_of()
     assert as_of.counted_through_ms == summing.clock(), "not what the wrong clock stated"
 
 
@@ -153,17 +156,17 @@ async def test_days_are_dropped_once_and_whole_and_months_end_right(tmp_path: Pa
     """The last day of January, in the middle of which the clock jumps, and back."""
     clock = Clock(EPOCH_MS + 26 * DAY_MS + 2 * HOUR_MS)
     database = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(database)
+    homes = await homes_in(database)
 
     async def counted(cost: str) -> None:
         at = rfc3339_ms(clock.now_ms)
-        await count(database, billed(cost, started_at=at), now_ms=clock.now_ms)
-        await database.write(lambda each: rollups.note_as_of(each, clock()))
+        await count(homes, billed(cost, started_at=at), now_ms=clock.now_ms)
+        await homes.sums.store(Counted(Tally(), "spool", 1, clock(), clock.now_ms, clock.now_ms))
 
     async def days(lane: BillingLane, month: str) -> dict[str, str]:
         return {day["day"]: day["state"] for day in await lane.book.days(month)}
 
-    async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, database, now_ms=clock) as lane:
+    async with far_end(tmp_path / "service") as far, lane_to(far.port, far.secret, homes, now_ms=clock) as lane:
         await counted("1")
         clock.wrong_ms = wrong_ms
         await counted("2")

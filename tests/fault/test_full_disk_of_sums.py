@@ -21,13 +21,13 @@ from aiohttp import web
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
+from gateway.stores.sqlite.budgets import open_budgets
 from gateway.usage.billing import lane as lanes
 from gateway.usage.budgets.body import NewBudget
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.delivering import DEFAULT
 from gateway.usage.budgets.webhook import Webhook
-from gateway.usage.sums import rollups
-from tests.support.billing_lane import lane_to
+from tests.support.billing_lane import Homes, homes_in, lane_to
 from tests.support.polling import until_true
 from tests.unit.usage.billing.rig import TOMORROW_MS, call, count, far_end, none_due, until
 
@@ -55,9 +55,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 async def database(small_disk: Path) -> AsyncIterator[Database]:
     opened = await Database.open(small_disk / "control.db")
-    await rollups.make_rollup_tables(opened)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def homes(database: Database) -> Homes:
+    return await homes_in(database)
 
 
 @contextmanager
@@ -116,15 +120,17 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 async def test_an_alert_on_a_full_disk_is_raised_once_and_called_under_one_id(
-    small_disk: Path, database: Database
+    small_disk: Path, database: Database, homes: Homes
 ) -> None:
     threshold = {"of": "actual", "percent": 50}
     fields = {"name": "b", "amount": "1", "currency": "USD", "period": "month", "thresholds": [threshold]}
     async with receiving() as receiver:
         webhooks = {DEFAULT: receiver.webhook}
-        budgets = await Budgets.open(database, now_ms=lambda: TOMORROW_MS, webhooks=webhooks)
+        budgets = await Budgets.open(
+            await open_budgets(database), homes.sums, now_ms=lambda: TOMORROW_MS, webhooks=webhooks
+        )
         standing = await budgets.create(NewBudget.model_validate(fields), by="ops")
-        await count(database, call("0.75"))
+        await count(homes, call("0.75"))
         budgets._looked_at = (0, 0)
         with filled(small_disk), pytest.raises(DatabaseUnavailable):
             await budgets.look()
@@ -142,7 +148,7 @@ async def test_an_alert_on_a_full_disk_is_raised_once_and_called_under_one_id(
 
 
 async def test_a_day_in_parts_that_meets_a_full_disk_is_dropped_once_and_whole(
-    tmp_path: Path, small_disk: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_disk: Path, database: Database, homes: Homes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "LIMITS", replace(lanes.LIMITS, max_bytes=PART_BYTES))
     calls = [
@@ -150,7 +156,7 @@ async def test_a_day_in_parts_that_meets_a_full_disk_is_dropped_once_and_whole(
         for day in range(DAYS)
         for team in range(1, TEAMS + 1)
     ]
-    await count(database, *calls)
+    await count(homes, *calls)
     write, faults = database.write, list[DatabaseUnavailable]()
 
     async def counting_write(change: Callable[[sqlite3.Connection], T]) -> T:
@@ -163,7 +169,7 @@ async def test_a_day_in_parts_that_meets_a_full_disk_is_dropped_once_and_whole(
     monkeypatch.setattr(database, "write", counting_write)
     async with (
         far_end(tmp_path / "service") as far,
-        lane_to(far.port, far.secret, database, now_ms=lambda: TOMORROW_MS) as lane,
+        lane_to(far.port, far.secret, homes, now_ms=lambda: TOMORROW_MS) as lane,
     ):
 
         async def taken() -> int:

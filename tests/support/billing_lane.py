@@ -1,4 +1,4 @@
-"""A lane of billing drops over a control.db, and a process that runs one until it is killed. It
+"""A lane of billing drops, and a process that runs one until it is killed. It
 imports what the gateway does and no more: each process that is forked has to.
 """
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporters.clock import SystemClock
 from exporters.cost_service.billing import BillingCalls
@@ -17,9 +17,13 @@ from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
+from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.billing.book import BillingBook, BillingSettings
+from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.lane import BillingLane
+from gateway.usage.sums.home import SumHome
 
 CONNECTION = "conn-1"
 GATEWAY = "gw-1"
@@ -34,11 +38,23 @@ def settings_of(**changes: Any) -> BillingSettings:
     )  # fmt: skip
 
 
+class Homes(NamedTuple):
+    """Of billing, and of the sums whose days are dropped."""
+
+    billing: BillingHome
+    sums: SumHome
+
+
+async def homes_in(database: Database) -> Homes:
+    sums = await SqliteSums.open(database)
+    return Homes(await open_billing(database), sums)
+
+
 @asynccontextmanager
 async def lane_to(
     port: int,
     secret: str,
-    database: Database,
+    homes: Homes,
     *,
     now_ms: Callable[[], int] = wall_ms,
     settings: BillingSettings | None = None,
@@ -49,7 +65,7 @@ async def lane_to(
         key = KeySetting("billing", Secret(secret), lambda scope: scope.startswith("connections:create_billing_ext"))
         client = CostServiceClient(Endpoint(f"http://127.0.0.1:{port}"), Keyring([key]), gateway_id)
         stack.push_async_callback(client.close)
-        book = await BillingBook.open(database, settings or settings_of(), gateway_id, now_ms)
+        book = await BillingBook.open(*homes, settings or settings_of(), gateway_id, now_ms)
         lane = BillingLane(
             book, BillingCalls(client, CONNECTION), clock=SystemClock(), chance=lambda: 0.0, count=_nothing
         )
@@ -67,8 +83,8 @@ def send(path: Path, port: int, secret: str, now_ms: int) -> None:
     lanes.LIMITS = BatchLimits(max_records=1, max_bytes=68_000, in_flight=1, parks_suspects=False)  # type: ignore[misc]
 
     async def run() -> None:
-        database = await Database.open(path)
-        async with lane_to(port, secret, database, now_ms=lambda: now_ms):
+        homes = await homes_in(await Database.open(path))
+        async with lane_to(port, secret, homes, now_ms=lambda: now_ms):
             await asyncio.Event().wait()
 
     asyncio.run(run())

@@ -1,41 +1,14 @@
 """Insights in memory: `gateway.usage.insights.home` with plain dictionaries."""
 
-import copy
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from gateway.common.lists.conventions import ListRequest, Page, SortValue
 from gateway.common.lists.memory import page_of
-from gateway.usage.insights.home import MAX_STATUSES, CommentRow, InsightRow, InsightRows, StatusRow
+from gateway.usage.insights.home import MAX_STATUSES, CommentRow, InsightRow, StatusRow
 from gateway.usage.insights.kept import comment_item, insight_item
 
-T = TypeVar("T")
 UNKNOWN: Final = float("-inf")
-
-
-def _nothing() -> "MemoryInsightRows":
-    return MemoryInsightRows()
-
-
-@dataclass
-class MemoryInsights:
-    """Open again with itself."""
-
-    check: Callable[[], None]
-    """Raises DatabaseUnavailable once the home is closed."""
-    rows: "MemoryInsightRows" = field(default_factory=_nothing)
-
-    async def commit(self, change: Callable[[InsightRows], T]) -> T:
-        self.check()
-        changed = copy.deepcopy(self.rows)
-        found = change(changed)
-        self.rows = changed
-        return found
-
-    async def read(self, question: Callable[[InsightRows], T]) -> T:
-        self.check()
-        return question(self.rows)
 
 
 class MemoryInsightRows:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import pytest
+
 from gateway.access.home import KeyHome
 from gateway.common.contract.errors import NameInUse, NotFound, TooManyKept
 from gateway.common.lists.conventions import ListRequest, Page, SortValue
@@ -20,22 +22,36 @@ from gateway.fleet.devices.home import DeviceHome
 from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sqlite.billing.relayed import open_relayed
+from gateway.stores.sqlite.budgets import open_budgets
 from gateway.stores.sqlite.devices import SqliteDevices
-from gateway.stores.sqlite.insights import SqliteInsights
+from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
 from gateway.stores.sqlite.senders import SqliteSenders
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.stores.sqlite.views import SqliteViews
+from gateway.usage.billing.home import BillingHome
+from gateway.usage.billing.relay_home import RelayHome
+from gateway.usage.budgets.home import BudgetHome
 from gateway.usage.insights.home import InsightHome
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, Views, checked, typed
 from gateway.usage.views.view import View, view_item
+from tests.support.memory_billing import MemoryBillingRows, MemoryRelayRows
+from tests.support.memory_budgets import MemoryBudgetRows
 from tests.support.memory_devices import KeptDevices, MemoryDevices
-from tests.support.memory_insights import MemoryInsights
+from tests.support.memory_home import MemoryHome as HomeOf
+from tests.support.memory_insights import MemoryInsightRows
 from tests.support.memory_keys import KeptKeys, MemoryKeys
+from tests.support.memory_sums import KeptSums, MemorySums
 
 HOMES: Final = ("sqlite", "memory")
+only_sqlite: Final = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
+"""Of a test about what is in the file; *home* is its fixture."""
 
 
 class Home(Protocol):
@@ -54,6 +70,15 @@ class Home(Protocol):
 
     async def insights(self) -> InsightHome: ...
 
+    async def sums(self) -> SumHome: ...
+
+    async def budgets(self) -> BudgetHome: ...
+
+    async def billing(self) -> BillingHome:
+        """Of the days of `sums`."""
+
+    async def relayed(self) -> RelayHome: ...
+
     async def close(self) -> None:
         """Nothing can be read or written any more."""
 
@@ -67,28 +92,40 @@ async def home_of(name: str, folder: Path) -> AsyncIterator[Home]:
 
 class SqliteHome:
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
 
     async def senders(self) -> SenderStore:
-        return await SqliteSenders.open(self._database)
+        return await SqliteSenders.open(self.database)
 
     async def learnt_bases(self) -> LearntBasesStore:
-        return await SqliteLearntBases.open(self._database)
+        return await SqliteLearntBases.open(self.database)
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
-        return await SqliteViews.open(self._database, now_ms=now_ms)
+        return await SqliteViews.open(self.database, now_ms=now_ms)
 
     async def keys(self) -> KeyHome:
-        return await SqliteKeys.open(self._database)
+        return await SqliteKeys.open(self.database)
 
     async def insights(self) -> InsightHome:
-        return await SqliteInsights.open(self._database)
+        return await open_insights(self.database)
+
+    async def sums(self) -> SumHome:
+        return await SqliteSums.open(self.database)
+
+    async def budgets(self) -> BudgetHome:
+        return await open_budgets(self.database)
+
+    async def billing(self) -> BillingHome:
+        return await open_billing(self.database)
+
+    async def relayed(self) -> RelayHome:
+        return await open_relayed(self.database)
 
     async def devices(self) -> DeviceHome:
-        return await SqliteDevices.open(self._database)
+        return await SqliteDevices.open(self.database)
 
     async def close(self) -> None:
-        await self._database.close()
+        await self.database.close()
 
 
 class MemoryHome:
@@ -97,7 +134,11 @@ class MemoryHome:
         self._bases = MemoryLearntBases(self)
         self._views: dict[str, View] = {}
         self._keys = KeptKeys()
-        self._insights = MemoryInsights(self.check)
+        self._insights = MemoryInsightRows()
+        self._sums = KeptSums()
+        self._budgets = MemoryBudgetRows()
+        self._billing = MemoryBillingRows(self._sums)
+        self._relayed = MemoryRelayRows()
         self._devices = KeptDevices()
         self.is_closed = False
 
@@ -119,7 +160,19 @@ class MemoryHome:
         return MemoryKeys(self.check, self._keys)
 
     async def insights(self) -> InsightHome:
-        return self._insights
+        return HomeOf(self.check, self._insights)
+
+    async def sums(self) -> SumHome:
+        return MemorySums(self.check, self._sums)
+
+    async def budgets(self) -> BudgetHome:
+        return HomeOf(self.check, self._budgets)
+
+    async def billing(self) -> BillingHome:
+        return HomeOf(self.check, self._billing)
+
+    async def relayed(self) -> RelayHome:
+        return HomeOf(self.check, self._relayed)
 
     async def devices(self) -> DeviceHome:
         return MemoryDevices(self.check, self._devices)

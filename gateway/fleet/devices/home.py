@@ -1,34 +1,12 @@
-"""Where devices are kept, as this room uses it. `gateway.stores` has the homes.
+"""Where devices are kept, as this room uses it."""
 
-A change is one function of `DeviceRows`, so each operation of the room is written once for all
-homes and runs there in one piece. Each call of a home raises DatabaseUnavailable where what is kept
-cannot be read or written now.
-"""
-
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 from gateway.common.lists.conventions import ListRequest, Page
+from gateway.common.storage.home import Home
 from gateway.fleet.devices.rows import Device, Figures, Instance, KeptEnrolment, New
 from gateway.fleet.devices.states import State
-
-T = TypeVar("T")
-
-
-class DeviceHome(Protocol):
-    figures: Figures
-    """As of the last commit."""
-
-    async def commit(self, change: Callable[["DeviceRows"], T]) -> T:
-        """Run *change*: all of it is kept when this returns or, where it raises, nothing. Changes
-        that wait at the same time may share one commit.
-        """
-
-    async def read(self, question: Callable[["DeviceRows"], T]) -> T:
-        """Run *question*, which changes nothing, on one snapshot."""
-
-    async def close(self) -> None:
-        """Return when every change is committed."""
 
 
 class DeviceRows(Protocol):
@@ -146,3 +124,13 @@ class DeviceRows(Protocol):
     def note(self, name: str, value: int) -> None: ...
 
     def noted(self, name: str) -> int | None: ...
+
+
+class DeviceHome(Home[DeviceRows], Protocol):
+    """Changes that wait at the same time may share one commit."""
+
+    figures: Figures
+    """As of the last commit."""
+
+    async def close(self) -> None:
+        """Return when every change is committed."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from exporters.clock import SystemClock
 from gateway.common.contract.errors import BadRecord, CannotStart
-from gateway.common.storage.database import Database
 from gateway.config.model import Billing, Config, Upstream, refuse_shared_totals
 from gateway.fleet.devices.lane import DeviceLane
 from gateway.fleet.devices.lane_store import EnrolmentRate
@@ -24,11 +23,12 @@ from gateway.pipeline.delivery.embedded import EmbeddedService
 from gateway.pipeline.delivery.lanes import Lanes, OnSent
 from gateway.usage.billing.book import BillingBook, BillingSettings
 from gateway.usage.billing.content import first_hour
+from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.billing.lane_store import LANE
 from gateway.usage.billing.relay import BillingRelay, ReadDrop
+from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.billing.relay_store import LANE as RELAY
-from gateway.usage.billing.tables import make_billing_tables
 from gateway.usage.sums.query import UsageQueries
 from spool.record import DEVICES
 from spool.store import EventStore, Spool
@@ -101,12 +101,11 @@ def billing_settings(options: Billing, upstream: Upstream | None) -> BillingSett
 
 
 async def start_relay(
-    config: Config, stack: AsyncExitStack, lanes: Lanes, control: Database, now_ms: Callable[[], int]
+    config: Config, stack: AsyncExitStack, lanes: Lanes, home: RelayHome, now_ms: Callable[[], int]
 ) -> BillingRelay:
     """Start the lanes of relayed billing drops; *stack* stops them. Raises DatabaseUnavailable."""
-    await make_billing_tables(control)
     relay = BillingRelay(
-        control,
+        home,
         lanes.billing_calls,
         read_relayed,
         own_connection=None if config.billing is None else config.billing.connection,
@@ -125,7 +124,7 @@ async def start_billing(
     config: Config,
     stack: AsyncExitStack,
     lanes: Lanes,
-    control: Database,
+    home: BillingHome,
     usage: UsageQueries,
     gateway_id: str,
     now_ms: Callable[[], int],
@@ -137,7 +136,7 @@ async def start_billing(
         return None
     settings = billing_settings(config.billing, config.upstream)
     lane = BillingLane(
-        await BillingBook.open(control, settings, gateway_id, now_ms),
+        await BillingBook.open(home, usage.sums, settings, gateway_id, now_ms),
         lanes.billing_calls(settings.connection),
         clock=SystemClock(),
         chance=random.random,

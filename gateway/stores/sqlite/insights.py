@@ -2,17 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, cut, fetch_page
 from gateway.common.storage.database import Database, scripts_of
+from gateway.stores.sqlite.home import SqliteHome
 from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
-from gateway.usage.insights.home import CommentRow, InsightRow, InsightRows, StatusRow
+from gateway.usage.insights.home import CommentRow, InsightHome, InsightRow, StatusRow
 from gateway.usage.insights.kept import comment_item, insight_item
-
-T = TypeVar("T")
 
 # Order of eviction: gone before standing, untouched before edited, then by the oldest update.
 _UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"
@@ -32,23 +31,10 @@ _PUT = (
 )
 
 
-class SqliteInsights:
-    """Open with `SqliteInsights.open`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @classmethod
-    async def open(cls, database: Database) -> Self:
-        """The insights in *database*; missing tables are created. Raises DatabaseUnavailable."""
-        await make_insight_tables(database)
-        return cls(database)
-
-    async def commit(self, change: Callable[[InsightRows], T]) -> T:
-        return await self._database.write(lambda connection: change(SqliteInsightRows(connection)))
-
-    async def read(self, question: Callable[[InsightRows], T]) -> T:
-        return await self._database.read(lambda connection: question(SqliteInsightRows(connection)))
+async def open_insights(database: Database) -> InsightHome:
+    """The insights in *database*; missing tables are created. Raises DatabaseUnavailable."""
+    await make_insight_tables(database)
+    return SqliteHome(database, SqliteInsightRows)
 
 
 class SqliteInsightRows:

@@ -1,7 +1,7 @@
 """The days of billing drops for an operator: their state, their content, and the request to drop
 those of a month.
 
-It works on control.db alone, so also while no gateway runs.
+It works on what is kept alone, so also while no gateway runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,10 @@ from typing import Annotated, Final, Literal, Self, TypedDict
 import orjson
 
 from gateway.common.contract.json_types import Count, Schema, Time
-from gateway.common.storage.database import Database
-from gateway.usage.billing import tables
 from gateway.usage.billing.content import DayContent, day_content, day_text, month_hours
-from gateway.usage.billing.tables import Day, Summary
+from gateway.usage.billing.home import BillingHome, Day, Summary
 from gateway.usage.sums.grains import DAY
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 
@@ -64,8 +63,11 @@ class BillingSettings:
 class BillingBook:
     """Make with `open`. Every method raises DatabaseUnavailable."""
 
-    def __init__(self, database: Database, settings: BillingSettings, source: str, now_ms: Callable[[], int]) -> None:
-        self.database = database
+    def __init__(
+        self, home: BillingHome, sums: SumHome, settings: BillingSettings, source: str, now_ms: Callable[[], int]
+    ) -> None:
+        self.home = home
+        self._sums = sums
         self.settings = settings
         self.source = source
         """Whose days they are at the upstream."""
@@ -73,40 +75,34 @@ class BillingBook:
 
     @classmethod
     async def open(
-        cls, database: Database, settings: BillingSettings, gateway_id: str | None, now_ms: Callable[[], int]
+        cls,
+        home: BillingHome,
+        sums: SumHome,
+        settings: BillingSettings,
+        gateway_id: str | None,
+        now_ms: Callable[[], int],
     ) -> Self:
-        """Missing tables are created. With a *gateway_id* drops to the target begin; a command on
-        the files has none.
-        """
-        await tables.make_billing_tables(database)
+        """With a *gateway_id* drops to the target begin; a command on the files has none."""
+        target, since = settings.target, settings.since_hour
         if gateway_id is not None:
-            await cls._begin(database, settings, gateway_id, now_ms)
-        source = await database.read(partial(tables.source_of, target=settings.target))
-        return cls(database, settings, source, now_ms)
-
-    @staticmethod
-    async def _begin(database: Database, settings: BillingSettings, gateway_id: str, now_ms: Callable[[], int]) -> None:
-        since = settings.since_hour
-        month, _ = month_hours(day_text(now_ms() // HOUR_MS)[:7])
-        await database.write(
-            partial(
-                tables.begin,
-                target=settings.target,
-                from_hour=month if since is None else since,
-                is_stated=since is not None,
-                gateway_id=gateway_id,
+            month, _ = month_hours(day_text(now_ms() // HOUR_MS)[:7])
+            from_hour = month if since is None else since
+            await home.commit(
+                lambda kept: kept.begin(target, from_hour=from_hour, is_stated=since is not None, gateway_id=gateway_id)
             )
-        )
+        source = await home.read(lambda kept: kept.source_of(target))
+        return cls(home, sums, settings, source, now_ms)
 
     async def last_closed_hour(self) -> int:
         """First hour of the last day that is closed and counted to its end."""
-        counted_ms = await self.database.read(tables.counted_through_ms)
-        through_ms = min(counted_ms, self.now_ms()) - round(self.settings.close_after_s * 1000)
+        now_ms = self.now_ms()
+        as_of = await self._sums.read(lambda kept: kept.as_of(now_hour=now_ms // HOUR_MS))
+        through_ms = min(as_of.counted_through_ms or 0, now_ms) - round(self.settings.close_after_s * 1000)
         return (through_ms // DAY_MS - 1) * DAY
 
     async def summary(self) -> Summary:
         last = await self.last_closed_hour()
-        return await self.database.read(partial(tables.summary, target=self.settings.target, last_hour=last))
+        return await self.home.read(lambda kept: kept.summary(self.settings.target, last))
 
     async def days(self, month: str) -> list[BillingDay]:
         """The days of *month*, YYYY-MM, that hold usage. Raises ValueError."""
@@ -121,8 +117,7 @@ class BillingBook:
 
     async def content(self, hour: int) -> DayContent:
         """Of one day, on a snapshot of its own."""
-        read = partial(day_content, hour=hour, now_hour=self.now_ms() // HOUR_MS)
-        return await self.database.read_apart(read)
+        return await self._sums.read_apart(partial(day_content, hour=hour, now_hour=self.now_ms() // HOUR_MS))
 
     async def want(self, month: str, *, partly_known: bool) -> tuple[int, int]:
         """Ask for the closed days of *month*: how many, and how many are left out. Without
@@ -131,7 +126,7 @@ class BillingBook:
         """
         days = await self._closed(month)
         hours = [day.hour for day in days if day.is_whole or day.content is not None or partly_known]
-        await self.database.write(partial(tables.want, target=self.settings.target, hours=hours))
+        await self.home.commit(lambda kept: kept.want(self.settings.target, hours))
         return len(hours), len(days) - len(hours)
 
     async def _closed(self, month: str) -> list[Day]:
@@ -140,9 +135,7 @@ class BillingBook:
 
     async def _days(self, month: str) -> list[Day]:
         first, end = month_hours(month)
-        return await self.database.read(
-            partial(tables.days, target=self.settings.target, first_hour=first, end_hour=end)
-        )
+        return await self.home.read(lambda kept: kept.days(self.settings.target, first, end))
 
 
 def _state(day: Day, last_hour: int) -> DayState:

@@ -5,7 +5,6 @@ content did not change is known by its digest.
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from gateway.usage.export.period import period_rows
 from gateway.usage.export.rows import Row
 from gateway.usage.sums.figures import EXACT, money_text
 from gateway.usage.sums.grains import DAY
+from gateway.usage.sums.home import SumRows
 from gateway.usage.sums.timespan import TimeRange
 
 ENVELOPE_BYTES: Final = 64 * 1024
@@ -62,15 +62,13 @@ class DayContent:
         }
 
 
-def day_content(connection: sqlite3.Connection, hour: int, *, now_hour: int) -> DayContent:
+def day_content(kept: SumRows, hour: int, *, now_hour: int) -> DayContent:
     """The day that begins with *hour*, on the caller's snapshot."""
-    day = connection.execute("SELECT revision FROM usage_days WHERE hour = ?", (hour,)).fetchone()
-    rows = period_rows(connection, TimeRange(hour, hour + DAY), focus.GROUP_BY, now_hour=now_hour)
+    rows = period_rows(kept, TimeRange(hour, hour + DAY), focus.GROUP_BY, now_hour=now_hour)
     charges = [*focus.focus_rows(rows)]
     lines = sorted(orjson.dumps({name: _json(value) for name, value in charge.items()}) for charge in charges)
     others = tuple(sorted({row["currency"] for row in rows if focus.in_other_currency(row)}))
-    revision = 0 if day is None else day[0]
-    return DayContent(hour, revision, tuple(lines), _costs(charges), focus.without_cost(rows), others)
+    return DayContent(hour, kept.revision(hour), tuple(lines), _costs(charges), focus.without_cost(rows), others)
 
 
 def bodies(content: DayContent, source: str, max_bytes: int) -> list[bytes]:

@@ -19,8 +19,8 @@ from gateway.common.lane_work import LaneWork
 from gateway.common.traceback_summary import places
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.content import DayContent, bodies
+from gateway.usage.billing.home import Summary
 from gateway.usage.billing.lane_store import LANE, BillingLaneStore
-from gateway.usage.billing.tables import Summary
 from spool.clock import rfc3339_ms
 from spool.record import Batch
 

@@ -9,17 +9,15 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 import structlog
 
 from exporters.clock import Clock
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.usage.billing import tables
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.content import DayContent, bodies, day_text
-from gateway.usage.billing.tables import Part
+from gateway.usage.billing.home import Part
 from spool.clock import rfc3339_ms, uuid7
 from spool.errors import SpoolError
 from spool.record import Batch, Lane
@@ -33,7 +31,7 @@ SMALLEST_BYTES: Final = 256 * 1024
 
 
 class BillingLaneStore:
-    """A `spool.store.LaneStore` over control.db, for one batch at a time."""
+    """A `spool.store.LaneStore` over a `BillingHome`, for one batch at a time."""
 
     def __init__(self, book: BillingBook, *, clock: Clock, count: Callable[[], Awaitable[None]]) -> None:
         """*count* brings the sums of usage up to date."""
@@ -68,18 +66,17 @@ class BillingLaneStore:
         return None if part is None else _batch(part, lane)
 
     async def _next_part(self) -> Part | None:
-        return await self._book.database.read(partial(tables.next_part, target=self._target))
+        return await self._book.home.read(lambda kept: kept.next_part(self._target))
 
     async def _freeze_day(self, max_bytes: int) -> bool:
         """Put the oldest day that is due under way; False where none is."""
-        database, last_hour = self._book.database, await self._book.last_closed_hour()
+        home, last_hour = self._book.home, await self._book.last_closed_hour()
         while True:
-            hour = await database.read(partial(tables.due_day, target=self._target, last_hour=last_hour))
+            hour = await home.read(lambda kept: kept.due_day(self._target, last_hour))
             if hour is None:
                 return False
             content = await self._book.content(hour)
-            dropped = await database.read(partial(tables.dropped_content, target=self._target, hour=hour))
-            if dropped == content.digest:
+            if await self._dropped(hour) == content.digest:
                 await self._note_unchanged(content)
                 continue
             await self._freeze_content(content, max_bytes)
@@ -90,33 +87,25 @@ class BillingLaneStore:
                 )
             return True
 
-    async def _note_unchanged(self, content: DayContent) -> None:
-        revision = content.usage_revision
-        await self._book.database.write(
-            partial(tables.note_unchanged, target=self._target, hour=content.hour, revision=revision)
-        )
+    async def _dropped(self, hour: int) -> str | None:
+        return await self._book.home.read(lambda kept: kept.dropped_content(self._target, hour))
 
-    async def _freeze_content(self, content: DayContent, max_bytes: int) -> None:
-        now_ms = self._book.now_ms()
-        requests = [
-            (uuid7(now_ms, secrets.token_bytes(10)), body) for body in bodies(content, self._book.source, max_bytes)
-        ]
-        await self._book.database.write(
-            partial(
-                tables.freeze,
-                target=self._target,
-                hour=content.hour,
-                revision=content.usage_revision,
-                manifest=content.manifest(self._book.source),
-                requests=requests,
-                frozen_at=rfc3339_ms(now_ms),
-            )
+    async def _note_unchanged(self, day: DayContent) -> None:
+        await self._book.home.commit(lambda kept: kept.note_unchanged(self._target, day.hour, day.usage_revision))
+
+    async def _freeze_content(self, day: DayContent, max_bytes: int) -> None:
+        now_ms, source = self._book.now_ms(), self._book.source
+        manifest = day.manifest(source)
+        requests = [(uuid7(now_ms, secrets.token_bytes(10)), body) for body in bodies(day, source, max_bytes)]
+        frozen_at = rfc3339_ms(now_ms)
+        await self._book.home.commit(
+            lambda kept: kept.freeze(self._target, day.hour, day.usage_revision, manifest, requests, frozen_at)
         )
 
     async def is_last(self, batch: Batch) -> bool:
         """Whether the upstream took every other part of its day."""
         with _as_spool_errors():
-            waiting = await self._book.database.read(partial(tables.waiting_parts, target=self._target))
+            waiting = await self._book.home.read(lambda kept: kept.waiting_parts(self._target))
         return waiting == [batch.batch_id]
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
@@ -125,29 +114,23 @@ class BillingLaneStore:
             await self.bury(batch, refused[0].code, refused[0].message)
             return
         with _as_spool_errors():
-            manifest = await self._book.database.write(
-                partial(tables.take, target=self._target, batch_id=batch.batch_id, now_ms=self._book.now_ms())
-            )
+            now_ms = self._book.now_ms()
+            manifest = await self._book.home.commit(lambda kept: kept.take(self._target, batch.batch_id, now_ms=now_ms))
         if manifest is not None:
             log.info("a day was dropped", lane=LANE, day=manifest["day"], rows=manifest["row_count"])
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
+        all_parts = self.incomplete_batch_id == batch.batch_id
         with _as_spool_errors():
-            await self._book.database.write(
-                partial(
-                    tables.give_back,
-                    target=self._target,
-                    batch_id=batch.batch_id,
-                    answered=answered,
-                    all_parts=self.incomplete_batch_id == batch.batch_id,
-                )
+            await self._book.home.commit(
+                lambda kept: kept.give_back(self._target, batch.batch_id, answered=answered, all_parts=all_parts)
             )
         self.incomplete_batch_id = None
 
     async def split(self, batch: Batch) -> None:
         """Discard the parts: the day is frozen again, in smaller ones."""
         with _as_spool_errors():
-            await self._book.database.write(partial(tables.discard, target=self._target))
+            await self._book.home.commit(lambda kept: kept.discard(self._target))
         self.look_now()
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
@@ -158,7 +141,7 @@ class BillingLaneStore:
         with _as_spool_errors():
             part = await self._next_part()
             why = f"{code}: {message}"
-            await self._book.database.write(partial(tables.refuse, target=self._target, why=why))
+            await self._book.home.commit(lambda kept: kept.refuse(self._target, why))
         day = None if part is None else day_text(part.hour)
         log.warning("a day was refused by the billing connection", lane=LANE, day=day, code=code)
         self.look_now()

@@ -30,11 +30,9 @@ from gateway.common.contract.intake import Receipt, Sender
 from gateway.common.contract.json_types import Count
 from gateway.common.in_thread import in_thread
 from gateway.common.lane_work import LaneWork
-from gateway.common.storage.database import Database
 from gateway.common.traceback_summary import places
-from gateway.usage.billing import relay_tables as tables
+from gateway.usage.billing.relay_home import MAX_WAITING_BYTES, NewDrop, Queue, RelayHome
 from gateway.usage.billing.relay_store import LANE, ONCE_ONLY, RelayStore
-from gateway.usage.billing.relay_tables import NewDrop, Queue
 from spool.clock import uuid7
 from spool.record import Batch
 
@@ -91,7 +89,7 @@ class BillingRelay:
 
     def __init__(
         self,
-        database: Database,
+        home: RelayHome,
         calls_to: Callable[[str], BillingCalls],
         read: Callable[[bytes], ReadDrop],
         *,
@@ -104,7 +102,7 @@ class BillingRelay:
         """*calls_to* makes the calls of a connection. *read* checks a body and raises BadRecord.
         *own_connection*: the one that this gateway fills itself. *chance* draws from [0, 1).
         """
-        self._database = database
+        self.home = home
         self._calls_to = calls_to
         self._read = read
         self._own_connection = own_connection
@@ -158,9 +156,9 @@ class BillingRelay:
             repeat_key_of(connection, sender), read.month, read.row_count, read.operation, read.source_day,
             read.division, sender.key,
         )  # fmt: skip
-        kept = await self._database.write(partial(tables.keep, new=new, now_ms=now_ms))
+        kept = await self.home.commit(lambda kept: kept.keep(new, now_ms))
         if kept.outcome == "full":
-            text = f"drops of {tables.MAX_WAITING_BYTES >> 20} MiB wait for the upstream already"
+            text = f"drops of {MAX_WAITING_BYTES >> 20} MiB wait for the upstream already"
             raise Overloaded(text, retry_after_s=FULL_RETRY_S)
         if kept.outcome == "reused":
             raise StreamMismatch(
@@ -179,7 +177,7 @@ class BillingRelay:
 
     async def retry(self, drop_id: str) -> bool:
         """Send a refused drop again; False where it is none."""
-        connection = await self._database.write(partial(tables.retry, drop_id=drop_id))
+        connection = await self.home.commit(lambda kept: kept.retry(drop_id))
         if connection is not None:
             self._line(connection).store.look_now()
         return connection is not None
@@ -188,7 +186,7 @@ class BillingRelay:
 
     async def start(self) -> None:
         """Raises DatabaseUnavailable."""
-        for connection in await self._database.read(tables.connections):
+        for connection in await self.home.read(lambda kept: kept.connections()):
             self._line(connection)
         self._watching = asyncio.create_task(self._watch(), name="relayed drops")
 
@@ -223,7 +221,7 @@ class BillingRelay:
         """Keep what the status shows up to date."""
         while True:
             try:
-                self._queues = list(await self._database.read(tables.queues))
+                self._queues = list(await self.home.read(lambda kept: kept.queues()))
             except Exception as error:  # noqa: BLE001 - the status shows what was read last
                 _note_fault(error)
             await asyncio.sleep(SUMMARY_S)
@@ -231,7 +229,7 @@ class BillingRelay:
     def _line(self, connection: str) -> _Line:
         """The lane of *connection*, started where there is none yet."""
         if connection not in self._lines:
-            store = RelayStore(self._database, connection, clock=self._clock, now_ms=self._now_ms)
+            store = RelayStore(self.home, connection, clock=self._clock, now_ms=self._now_ms)
             sender = _Sender(store, self._calls_to(connection), is_own=connection == self._own_connection)
             line = self._lines[connection] = _Line(store, self._pump(store, sender), LaneWork(_note_fault))
             line.work.start({f"billing relay {connection}": partial(self._run, line, sender)})

@@ -7,15 +7,13 @@ id. Every DatabaseUnavailable leaves as SpoolError, so the pump tries again.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 import structlog
 
 from exporters.clock import Clock
-from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.usage.billing import relay_tables as tables
+from gateway.usage.billing.relay_home import RelayHome
 from spool.clock import rfc3339_ms
 from spool.errors import SpoolError
 from spool.record import Batch, Lane
@@ -29,10 +27,10 @@ ONCE_ONLY: Final = frozenset({"sum"})
 
 
 class RelayStore:
-    """A `spool.store.LaneStore` over control.db, for one connection and one batch at a time."""
+    """A `spool.store.LaneStore` over a `RelayHome`, for one connection and one batch at a time."""
 
-    def __init__(self, database: Database, connection: str, *, clock: Clock, now_ms: Callable[[], int]) -> None:
-        self._database = database
+    def __init__(self, home: RelayHome, connection: str, *, clock: Clock, now_ms: Callable[[], int]) -> None:
+        self._home = home
         self._connection = connection
         self._clock = clock
         self._now_ms = now_ms
@@ -52,7 +50,7 @@ class RelayStore:
         """The connection's oldest drop that waits."""
         self._due.clear()
         with _as_spool_errors():
-            found = await self._database.read(partial(tables.next_waiting, to=self._connection))
+            found = await self._home.read(lambda kept: kept.next_waiting(self._connection))
         if found is None:
             return None
         self.operation = found.operation
@@ -62,23 +60,21 @@ class RelayStore:
     async def is_last(self, batch: Batch) -> bool:
         """Whether the upstream was sent every other part of its day."""
         with _as_spool_errors():
-            return await self._database.read(partial(tables.has_other_parts, drop_id=batch.batch_id))
+            return await self._home.read(lambda kept: kept.has_other_parts(batch.batch_id))
 
     async def ack(self, batch: Batch, refused: Sequence[Refusal] = ()) -> None:
         if refused:
             await self.bury(batch, refused[0].code, refused[0].message)
             return
-        is_partial = self.partial_batch_id == batch.batch_id
-        end = partial(tables.delivered, drop_id=batch.batch_id, is_partial=is_partial, now_ms=self._now_ms())
+        is_partial, now_ms = self.partial_batch_id == batch.batch_id, self._now_ms()
         with _as_spool_errors():
-            await self._database.write(end)
+            await self._home.commit(lambda kept: kept.delivered(batch.batch_id, is_partial=is_partial, now_ms=now_ms))
         log.info("a relayed drop was delivered", lane=LANE, connection=self._connection, drop=batch.batch_id)
 
     async def release(self, batch: Batch, *, answered: bool) -> None:
         all_parts = self.lost_batch_id == batch.batch_id
-        back = partial(tables.give_back, drop_id=batch.batch_id, answered=answered, all_parts=all_parts)
         with _as_spool_errors():
-            await self._database.write(back)
+            await self._home.commit(lambda kept: kept.give_back(batch.batch_id, answered=answered, all_parts=all_parts))
         self.lost_batch_id = None
 
     async def split(self, batch: Batch) -> None:
@@ -87,9 +83,9 @@ class RelayStore:
 
     async def bury(self, batch: Batch, code: str, message: str) -> None:
         """Set the drop aside with the upstream's reason, for an operator."""
-        refuse = partial(tables.refuse, drop_id=batch.batch_id, why=f"{code}: {message}", now_ms=self._now_ms())
+        why, now_ms = f"{code}: {message}", self._now_ms()
         with _as_spool_errors():
-            given_up = await self._database.write(refuse)
+            given_up = await self._home.commit(lambda kept: kept.refuse(batch.batch_id, why, now_ms))
         log.warning(
             "a relayed drop was refused", lane=LANE, connection=self._connection, drop=batch.batch_id, code=code
         )

@@ -1,20 +1,17 @@
 """What operations ask of billing drops, in a running gateway or on the files of a stopped one."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Annotated, Final, Literal, TypedDict
 
 from gateway.common.contract.billing import MONTH
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.common.contract.json_types import Count, Month, Schema
 from gateway.common.lists.conventions import ListRequest, Page
-from gateway.common.lists.table import fetch_page
-from gateway.common.storage.database import Database
-from gateway.usage.billing import relay_tables
 from gateway.usage.billing.book import BillingBook, BillingDay
 from gateway.usage.billing.content import DayContent, day_text
 from gateway.usage.billing.lane import BillingLane, BillingStatus
 from gateway.usage.billing.relay import BillingRelay
+from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.sums.tally import HOUR_MS
 
 LAST_MONTH: Final = "9999-12"
@@ -116,18 +113,18 @@ class RelayRequests:
     DatabaseUnavailable.
     """
 
-    def __init__(self, database: Database, relay: BillingRelay | None) -> None:
+    def __init__(self, home: RelayHome, relay: BillingRelay | None) -> None:
         """*relay* is None where no gateway runs."""
-        self._database = database
+        self._home = home
         self._relay = relay
 
     async def page(self, request: ListRequest) -> Page:
-        return await self._database.read(partial(fetch_page, table=relay_tables.RELAYED, request=request))
+        return await self._home.read(lambda kept: kept.page(request))
 
     async def retry(self, drop_id: str) -> None:
         """Send a refused drop again. Raises NotFound."""
         if self._relay is None:
-            is_refused = await self._database.write(partial(relay_tables.retry, drop_id=drop_id)) is not None
+            is_refused = await self._home.commit(lambda kept: kept.retry(drop_id)) is not None
         else:
             is_refused = await self._relay.retry(drop_id)
         if not is_refused:
@@ -135,7 +132,7 @@ class RelayRequests:
 
     async def remove(self, drop_id: str) -> None:
         """Give up a drop that waits or was refused. Raises NotFound."""
-        if not await self._database.write(partial(relay_tables.remove, drop_id=drop_id)):
+        if not await self._home.commit(lambda kept: kept.remove(drop_id)):
             raise NotFound("no drop that waits or was refused has this id")
 
 

@@ -1,4 +1,4 @@
-"""The budgets of one gateway: kept in control.db, their spend in memory, one alert a crossing.
+"""The budgets of one gateway: kept on disk, their spend in memory, one alert a crossing.
 
 The spend of a budget is the sum of the gateway's own days of usage, read again when these moved;
 so a repeat of a call, which no sum counts twice, crosses nothing. An alert is stored in the
@@ -8,7 +8,6 @@ repeated until it is done, and no restart raises a second one.
 
 import asyncio
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,6 @@ import structlog
 
 from gateway.common.contract.budgets import Crossing
 from gateway.common.contract.errors import NotFound
-from gateway.common.storage.database import Database
 from gateway.usage.budgets.body import BudgetChange, NewBudget, fields_of
 from gateway.usage.budgets.budget import (
     DAY_MS,
@@ -35,24 +33,21 @@ from gateway.usage.budgets.budget import (
     spend_of,
 )
 from gateway.usage.budgets.delivering import DEFAULT, Deliverer
-from gateway.usage.budgets.tables import (
-    Alert,
-    alerts_of,
-    alerts_since,
+from gateway.usage.budgets.home import Alert, BudgetHome, BudgetRows
+from gateway.usage.budgets.kept import (
     changed_budget,
     delete_budget,
-    every_budget,
     forget_users,
-    make_budget_tables,
     new_budget,
     put_budget,
     raise_alerts,
     rearm,
 )
 from gateway.usage.budgets.webhook import Webhook, body_of
+from gateway.usage.sums.figures import Bucket
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import DAY
-from gateway.usage.sums.query import over_time
+from gateway.usage.sums.home import SumHome, SumRows
 from gateway.usage.sums.saved_filter import where_of
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import TimeRange
@@ -84,7 +79,8 @@ class Budgets:
 
     def __init__(
         self,
-        database: Database,
+        home: BudgetHome,
+        sums: SumHome,
         *,
         now_ms: Callable[[], int],
         webhooks: Mapping[str, Webhook],
@@ -95,7 +91,8 @@ class Budgets:
         gateway; None looks at what a stopped one has counted.
         """
         self.now_ms = now_ms
-        self._database = database
+        self._home = home
+        self._sums = sums
         self._webhooks = webhooks
         self._follower = follower
         self._random_bytes = random_bytes
@@ -109,20 +106,20 @@ class Budgets:
         self._looked_at = (-1, -1)
         self._earlier_ms = now_ms if follower is None else follower.earlier_ms
         """By which things are old."""
-        self.deliverer = Deliverer(database, webhooks, now_ms=now_ms, earlier_ms=self._earlier_ms)
+        self.deliverer = Deliverer(home, webhooks, now_ms=now_ms, earlier_ms=self._earlier_ms)
 
     @classmethod
     async def open(
         cls,
-        database: Database,
+        home: BudgetHome,
+        sums: SumHome,
         *,
         now_ms: Callable[[], int],
         webhooks: Mapping[str, Webhook],
         follower: UsageFollower | None = None,
     ) -> Self:
-        """The budgets in *database*; missing tables are created. Raises DatabaseUnavailable."""
-        await make_budget_tables(database)
-        budgets = cls(database, now_ms=now_ms, webhooks=webhooks, follower=follower)
+        """The budgets in *home*, compared with *sums*. Raises DatabaseUnavailable."""
+        budgets = cls(home, sums, now_ms=now_ms, webhooks=webhooks, follower=follower)
         await budgets._reload()
         return budgets
 
@@ -151,7 +148,7 @@ class Budgets:
 
     async def alerts(self, budget_id: str) -> list[Alert]:
         """Those that are kept, the latest first."""
-        return await self._database.read(partial(alerts_of, budget_id=budget_id))
+        return await self._home.read(lambda kept: kept.alerts_of(budget_id))
 
     def crossings(self) -> list[Crossing]:
         """Crossed thresholds of current periods, and those found within a day; the latest first."""
@@ -194,12 +191,7 @@ class Budgets:
             now_ms = self.now_ms()
             budget_id = self._random_bytes(16).hex()
 
-            def store(connection: sqlite3.Connection) -> Budget:
-                budget = new_budget(connection, fields, budget_id=budget_id, by=by, now_ms=now_ms)
-                put_budget(connection, budget)
-                return budget
-
-            await self._database.write(store)
+            await self._home.commit(partial(new_budget, fields=fields, budget_id=budget_id, by=by, now_ms=now_ms))
             await self._reload()
         await self._compare(budget_id)
         return await self.standing(budget_id)
@@ -216,11 +208,11 @@ class Budgets:
             after = changed_budget(before, fields, by=by, now_ms=self.now_ms())
             spends = await self._read(before), await self._read(after)
 
-            def store(connection: sqlite3.Connection) -> None:
-                put_budget(connection, after)
-                rearm(connection, (before, spends[0]), (after, spends[1]))
+            def store(kept: BudgetRows) -> None:
+                put_budget(kept, after)
+                rearm(kept, (before, spends[0]), (after, spends[1]))
 
-            await self._database.write(store)
+            await self._home.commit(store)
             await self._reload()
         await self._compare(budget_id)
         return await self.standing(budget_id)
@@ -228,14 +220,14 @@ class Budgets:
     async def delete(self, budget_id: str) -> None:
         """With its alerts; a webhook that still waits is not called."""
         async with self._lock:
-            await self._database.write(partial(delete_budget, budget_id=budget_id))
+            await self._home.commit(partial(delete_budget, budget_id=budget_id))
             await self._reload()
 
     async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
         """Take *users* out of the filters; how many budgets named one."""
         async with self._lock:
             change = partial(forget_users, users=users, dry_run=dry_run)
-            named = await (self._database.read(change) if dry_run else self._database.write(change))
+            named = await (self._home.read(change) if dry_run else self._home.commit(change))
             await self._reload()
             return named
 
@@ -245,8 +237,8 @@ class Budgets:
     async def _reload(self) -> None:
         """Read budgets and alerts again; a spend stands unless what its budget counts changed."""
         now_ms = self.now_ms()
-        budgets, alerts = await self._database.read(
-            lambda each: (every_budget(each), alerts_since(each, _remembered_since(now_ms)))
+        budgets, alerts = await self._home.read(
+            lambda kept: (kept.every(), kept.alerts_since(_remembered_since(now_ms)))
         )
         self._spends = {
             each: spends
@@ -321,15 +313,13 @@ class Budgets:
             "webhook_body": partial(body_of, budget),
         }
 
-        def store(connection: sqlite3.Connection) -> tuple[list[Alert], list[Alert]]:
+        def store(kept: BudgetRows) -> tuple[list[Alert], list[Alert]]:
             raised = [
-                alert
-                for spend, thresholds in due
-                for alert in raise_alerts(connection, budget, spend, thresholds, **common)
+                alert for spend, thresholds in due for alert in raise_alerts(kept, budget, spend, thresholds, **common)
             ]
-            return raised, alerts_since(connection, _remembered_since(common["now_ms"]), budget.budget_id)
+            return raised, kept.alerts_since(_remembered_since(common["now_ms"]), budget.budget_id)
 
-        raised, stored = await self._database.write(store)
+        raised, stored = await self._home.commit(store)
         self._remember(stored)
         self.deliverer.wake()
         for alert in raised if self._follower is not None else ():  # a command on the files has no log
@@ -347,13 +337,12 @@ class Budgets:
             await self._follower.write()
         now_ms = self.now_ms()
         spans = spans_watched(budget, now_ms)
-        question = partial(
-            over_time,
-            within=TimeRange(spans[0].first_day * DAY, (now_ms // DAY_MS + 1) * DAY),
-            now_hour=now_ms // HOUR_MS,
-            where=where_of(budget.filter),
-        )
-        buckets = await self._database.read_apart(question)
+        within = TimeRange(spans[0].first_day * DAY, (now_ms // DAY_MS + 1) * DAY)
+
+        def by_day(kept: SumRows) -> list[Bucket]:
+            return kept.over_time(within, now_hour=now_ms // HOUR_MS, where=where_of(budget.filter))
+
+        buckets = await self._sums.read_apart(by_day)
         days = [(bucket.start_ms // DAY_MS, bucket.sums) for bucket in buckets]
         return {span: spend_of(budget, span, days, now_ms) for span in spans}
 

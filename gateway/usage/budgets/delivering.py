@@ -11,7 +11,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +19,8 @@ import structlog
 
 from exporters.backoff import LONGEST_S, full_jitter_s
 from exporters.http_client import PRODUCT
-from gateway.common.storage.database import Database
 from gateway.usage.budgets.addresses import WHAT, is_link_local
-from gateway.usage.budgets.tables import Delivery, Waiting, next_waiting, note_attempt, waiting_webhooks
+from gateway.usage.budgets.home import BudgetHome, Delivery, Waiting
 from gateway.usage.budgets.webhook import Webhook, headers_of
 
 log = structlog.get_logger()
@@ -54,7 +52,7 @@ class Deliverer:
 
     def __init__(
         self,
-        database: Database,
+        home: BudgetHome,
         webhooks: Mapping[str, Webhook],
         *,
         now_ms: Callable[[], int],
@@ -62,7 +60,7 @@ class Deliverer:
         chance: Callable[[], float] = random.random,
     ) -> None:
         """*now_ms* is the wall clock, which may jump; by *earlier_ms* an alert is old."""
-        self._database = database
+        self._home = home
         self._webhooks = webhooks
         self._now_ms = now_ms
         self._earlier_ms = earlier_ms
@@ -101,7 +99,7 @@ class Deliverer:
         """Begin to call each webhook that is due; seconds until the next one is, of those that are
         not called now.
         """
-        waiting = await self._database.read(waiting_webhooks)
+        waiting = await self._home.read(lambda kept: kept.waiting_webhooks())
         self.pending = sum(waiting.values())
         self._retries = {name: retry for name, retry in self._retries.items() if name in waiting}
         now_s = time.monotonic()
@@ -117,7 +115,7 @@ class Deliverer:
         failures = self._retries[name].failures if name in self._retries else 0
         try:
             async with session_to(self._webhooks.get(name)) as session:
-                while (each := await self._database.read(partial(next_waiting, webhook=name))) is not None:
+                while (each := await self._home.read(lambda kept: kept.next_waiting(name))) is not None:
                     if await self._call(session, each) is not None:
                         self._retry_later(name, failures + 1)
                         return
@@ -138,8 +136,8 @@ class Deliverer:
         fault = await self._fault(session, each, self._now_ms() // 1000)
         is_over = self._earlier_ms() - each.at_ms > GIVEN_UP_MS and each.attempts + 1 >= LEAST_ATTEMPTS
         outcome: Delivery = "delivered" if fault is None else "failed" if is_over else "pending"
-        note = partial(note_attempt, alert_no=each.alert_no, outcome=outcome, now_ms=self._now_ms())
-        await self._database.write(note)
+        now_ms = self._now_ms()
+        await self._home.commit(lambda kept: kept.note_attempt(each.alert_no, outcome, now_ms))
         self.calls["retried" if outcome == "pending" else outcome] += 1
         self.pending -= outcome != "pending"
         if outcome == "pending":

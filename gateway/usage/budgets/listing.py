@@ -10,7 +10,7 @@ from gateway.common.lists.conventions import Filterable, ListRequest, ListShape,
 from gateway.common.lists.memory import page_of
 from gateway.usage.budgets.book import Standing
 from gateway.usage.budgets.budget import PERIODS, Period, is_to_stop, ratio, time_of
-from gateway.usage.budgets.tables import Alert, Delivery
+from gateway.usage.budgets.home import Alert, Delivery
 from gateway.usage.sums.figures import money_text
 from gateway.usage.sums.saved_filter import ShownFilter
 from spool.clock import rfc3339_ms

@@ -13,7 +13,7 @@ import orjson
 
 from exporters.secret import Secret
 from gateway.usage.budgets.budget import Budget, ratio, time_of
-from gateway.usage.budgets.tables import Alert
+from gateway.usage.budgets.home import Alert
 from gateway.usage.sums.figures import money_text
 from spool.clock import rfc3339_ms
 

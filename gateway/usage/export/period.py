@@ -1,26 +1,24 @@
-"""The rows of one period from the sums in control.db, on the caller's snapshot."""
+"""The rows of one period from the sums, on the caller's snapshot."""
 
-import sqlite3
 from collections.abc import Sequence
 
 from gateway.usage.export.rows import Row, rows_of
+from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.figures import Group
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.query import MAX_GROUPS, breakdown
+from gateway.usage.sums.home import SumRows
 from gateway.usage.sums.request import group_json, sums_json, time_text
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import TimeRange
 
 
-def period_rows(
-    connection: sqlite3.Connection, within: TimeRange, group_by: Sequence[Dimension], *, now_hour: int
-) -> list[Row]:
+def period_rows(kept: SumRows, within: TimeRange, group_by: Sequence[Dimension], *, now_hour: int) -> list[Row]:
     """All groups of *within*, as an export has them. Raises BadRange."""
     groups: list[Group] = []
     while True:
-        found = breakdown(
-            connection, within=within, now_hour=now_hour, group_by=group_by, order_by="name", ascending=True,
-            offset=len(groups), limit=MAX_GROUPS,
+        found = kept.breakdown(
+            within, now_hour=now_hour, group_by=group_by, order_by="name", ascending=True, offset=len(groups),
+            limit=MAX_GROUPS,
         )  # fmt: skip
         groups += found.groups
         if not found.groups or len(groups) >= found.count:

@@ -1,17 +1,11 @@
-"""Where insights are kept, as this room uses it. `gateway.stores` has the homes.
+"""Where insights are kept, of the gateway and of the local service, as this room uses it."""
 
-A change is one function of `InsightRows`, so each rule is written once for all homes, of the
-gateway and of the local service. Each call of a home raises DatabaseUnavailable where what is kept
-cannot be read or written now.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from gateway.common.lists.conventions import ListRequest, Page
+from gateway.common.storage.home import Home
 from gateway.usage.insights.finding import Status
-
-T = TypeVar("T")
 
 MAX_STATUSES: Final = 50
 """Kept of one insight."""
@@ -51,14 +45,6 @@ class StatusRow(NamedTuple):
     status: Status
     at_ms: int
     set_by: str | None
-
-
-class InsightHome(Protocol):
-    async def commit(self, change: Callable[["InsightRows"], T]) -> T:
-        """Run *change*: all of it is kept when this returns or, where it raises, nothing."""
-
-    async def read(self, question: Callable[["InsightRows"], T]) -> T:
-        """Run *question*, which changes nothing, on one snapshot."""
 
 
 class InsightRows(Protocol):
@@ -103,3 +89,6 @@ class InsightRows(Protocol):
 
     def comments(self, insight_id: str, request: ListRequest) -> Page:
         """Its items are `Comment`."""
+
+
+InsightHome = Home[InsightRows]

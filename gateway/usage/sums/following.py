@@ -8,23 +8,18 @@ that expired, or that a crowded spool could not keep.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final, Self
 
 import structlog
 
-from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.traceback_summary import places
 from gateway.usage.sums.counters import UsageCounters, Values
-from gateway.usage.sums.history import History, Usage
-from gateway.usage.sums.rollups import add, make_rollup_tables, note_as_of, take_over
-from gateway.usage.sums.table import make_usage_tables, read, through_no, write
-from gateway.usage.sums.tally import ATTO, HOUR_MS, PICO, Key, Sums, Tally
-from gateway.usage.sums.unused_names import drop_unused_names
+from gateway.usage.sums.history import History
+from gateway.usage.sums.home import Counted, SumHome
+from gateway.usage.sums.tally import HOUR_MS, Tally
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
 
@@ -49,9 +44,9 @@ CATCH_UP_S: Final = 0.5
 class UsageFollower:
     """Make with `open`; `run` until cancelled, then `close`."""
 
-    def __init__(self, spool: SettledReader, database: Database, now_ms: Callable[[], int]) -> None:
+    def __init__(self, spool: SettledReader, sums: SumHome, now_ms: Callable[[], int]) -> None:
         self._spool = spool
-        self._database = database
+        self._sums = sums
         self._now_ms = now_ms
         self._tally = Tally()
         self._through_seq = 0
@@ -66,13 +61,11 @@ class UsageFollower:
         """Increases when records were counted."""
 
     @classmethod
-    async def open(cls, spool: SettledReader, database: Database, *, now_ms: Callable[[], int]) -> Self:
-        """Continue after the position stored in *database*. Raises DatabaseUnavailable."""
-        await make_usage_tables(database)
-        await make_rollup_tables(database)
-        await database.write(partial(take_over_history, now_ms=now_ms()))
-        follower = cls(spool, database, now_ms)
-        follower._through_seq = await database.read(partial(through_no, source=spool.gateway_id))
+    async def open(cls, spool: SettledReader, sums: SumHome, *, now_ms: Callable[[], int]) -> Self:
+        """Continue after the position stored in *sums*. Raises DatabaseUnavailable."""
+        await sums.begin(now_ms())
+        follower = cls(spool, sums, now_ms)
+        follower._through_seq = await sums.counted_through(spool.gateway_id)
         follower._written_seq = follower._through_seq
         spool.keep_after(AI_TELEMETRY, follower._written_seq)
         return follower
@@ -117,13 +110,13 @@ class UsageFollower:
         if hour != self._names_checked_hour:
             self._names_checked_hour = hour
             async with self._turn:
-                await drop_unused_names(self._database)
+                await self._sums.drop_unused_names()
 
     async def history(self, now_ms: int) -> History:
         """The hourly usage that is kept, and the models of the last 30 days. Raises
         DatabaseUnavailable.
         """
-        return await self._database.read(partial(read, now_ms=now_ms))
+        return await self._sums.history(now_ms)
 
     async def catch_up(self) -> None:
         """Count the records settled so far, for at most `CATCH_UP_S`. Raises SpoolError."""
@@ -175,16 +168,15 @@ class UsageFollower:
 
     async def _store(self, tally: Tally) -> None:
         """Store *tally*, and that everything counted so far is stored."""
-        change = partial(
-            store,
+        counted = Counted(
             tally=tally,
             source=self._spool.gateway_id,
             through_no=self._through_seq,
+            as_of_ms=self.as_of_ms,
             now_ms=self._now_ms(),
             age_ms=self._spool.age_ms(),
-            as_of_ms=self.as_of_ms,
         )
-        writing = asyncio.ensure_future(self._database.write(change))
+        writing = asyncio.ensure_future(self._sums.store(counted))
         try:
             await asyncio.shield(writing)
         finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
@@ -194,59 +186,3 @@ class UsageFollower:
                 self._tally, self._written_seq = Tally(), self._through_seq
                 self._spool.keep_after(AI_TELEMETRY, self._written_seq)
                 self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
-
-
-def store(
-    connection: sqlite3.Connection,
-    tally: Tally,
-    *,
-    source: str,
-    through_no: int,
-    now_ms: int,
-    age_ms: int,
-    as_of_ms: int | None,
-) -> None:
-    """Add *tally*, which covers the spool *source* through that number, to all tables.
-
-    Nothing is too old by *now_ms*, the wall clock, alone: by *age_ms*, the spool's, it has to be
-    too.
-    """
-    earlier_ms, later_ms = sorted((now_ms, age_ms))
-    write(connection, tally, source=source, through_no=through_no, now_ms=later_ms, kept_ms=earlier_ms)
-    add(connection, tally.sums, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
-    if as_of_ms is not None:
-        note_as_of(connection, as_of_ms)
-
-
-def take_over_history(connection: sqlite3.Connection, *, now_ms: int) -> None:
-    """Begin with what an earlier release counted for the detectors."""
-    take_over(connection, sums_of_history(read(connection, now_ms)), now_hour=now_ms // HOUR_MS)
-
-
-def sums_of_history(history: History) -> dict[Key, Sums]:
-    """What the detectors' hours hold, as sums; what they do not hold is unknown."""
-    sums: dict[Key, Sums] = {}
-    for usage in history.usage:  # no two have the same names
-        names = (usage.provider, usage.model, usage.team, "", "", "", usage.service_name, "", "", "")
-        key = Key(usage.hour, *names, usage.currency, usage.cost_source)
-        sums[key] = _sums_of(usage)
-    return sums
-
-
-def _sums_of(usage: Usage) -> Sums:
-    return [
-        usage.calls,
-        usage.failed_calls,
-        usage.calls_without_usage,
-        usage.calls_without_usage,
-        0 if usage.currency else usage.calls,
-        usage.calls_without_price,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens if usage.cacheable_tokens else None,
-        None,
-        None,
-        usage.cacheable_tokens or None,
-        usage.cache_read_tokens if usage.cacheable_tokens else None,
-        usage.cost_pico * (ATTO // PICO),
-    ]

@@ -112,6 +112,24 @@ def folds(grain: Grain, span: int) -> Iterator[tuple[Collection[str], int]]:
     yield (*grain.dimensions, "currency"), 1 << 62
 
 
+def within_bounds(grain: Grain, span: int, held: Collection[Ids], series: Mapping[Ids, Sums]) -> dict[Ids, Sums]:
+    """*series* as one period that has those of *held* takes them: folded where they are beyond its
+    bound.
+    """
+    has = set(held)
+    kept: dict[Ids, Sums] = {}
+    beyond: dict[Ids, Sums] = dict(series)
+    for columns, most in folds(grain, span):
+        waiting, beyond = beyond, {}
+        for ids, sums in waiting.items():
+            key = folded(ids, columns)
+            fits = key in has or len(has) < most
+            add_up(kept if fits else beyond, key, without_cost(sums) if "currency" in columns else sums)
+            if fits:
+                has.add(key)
+    return kept
+
+
 def folded(ids: Ids, columns: Collection[str]) -> Ids:
     """*ids* with "other" in *columns*."""
     return tuple(OTHER_ID if name in columns else each for name, each in zip(COLUMNS, ids, strict=True))

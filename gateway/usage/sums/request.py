@@ -23,8 +23,7 @@ from gateway.common.lists.conventions import (
 )
 from gateway.usage.sums.figures import COUNTS, Breakdown, Bucket, Group, UsageSums, money_text
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
-from gateway.usage.sums.names import Absent, Name
-from gateway.usage.sums.rows import Filters
+from gateway.usage.sums.names import Absent, Filters, Name
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import Interval, TimeRange
 

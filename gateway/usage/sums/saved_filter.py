@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 from pydantic import Field
 
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
-from gateway.usage.sums.names import Absent, Name
-from gateway.usage.sums.rows import Filters
+from gateway.usage.sums.names import Absent, Filters, Name
 from gateway.usage.sums.tally import MAX_NAME_CHARS
 
 MAX_VALUES: Final = 50

@@ -22,7 +22,7 @@ _DAYS: Final[Mapping[str, int]] = {"today": 1, "last_7_days": 7, "last_30_days":
 """Today is the last of them."""
 BEYOND_HOURS: Final = frozenset({"last_90_days", "last_month", "this_quarter", "last_quarter", "this_year"})
 """Ranges that may begin before the hours that are kept
-(`gateway.usage.sums.rollups.KEPT_HOURS`).
+(`gateway.usage.sums.bounds.KEPT_HOURS`).
 """
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.usage.sums import rollups
+from tests.support.billing_lane import homes_in
 from tests.support.commands import Ended, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess
 from tests.support.ports import free_port
@@ -20,8 +20,7 @@ async def config_file(tmp_path: Path) -> Path:
     data_dir = tmp_path / "data"
     data_dir.mkdir(mode=0o700)
     database = await Database.open(data_dir / "control.db")
-    await rollups.make_rollup_tables(database)
-    await count(database, call("0.5"), call("0.25", currency="EUR"), call(None), call("1", ago_h=24.0))
+    await count(await homes_in(database), call("0.5"), call("0.25", currency="EUR"), call(None), call("1", ago_h=24.0))
     await database.close()
     path = tmp_path / "gateway.yaml"
     listen = dict.fromkeys(("http", "grpc", "admin", "service"), "127.0.0.1:0")

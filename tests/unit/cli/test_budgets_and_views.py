@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,11 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.usage.sums import rollups
-from gateway.usage.sums.tally import HOUR_MS
+from gateway.stores.sqlite.sums.home import SqliteSums
 from spool.clock import rfc3339_ms
 from spool.data_dir import make_data_dir
 from tests.support.commands import Ended, run_telemetry_gateway
-from tests.unit.usage.sums.test_tally import counted, record
+from tests.unit.usage.sums.test_tally import counted, record, store
 
 Run = Callable[..., Ended]
 
@@ -26,13 +24,12 @@ async def data_dir(tmp_path: Path) -> Path:
     folder, now_ms = tmp_path / "data", wall_ms()
     make_data_dir(folder)
     database = await Database.open(folder / "control.db")
-    await rollups.make_rollup_tables(database)
     cost = {"amount": "0.5", "currency": "USD", "source": "reported"}
     calls: list[dict[str, Any]] = [
         record(attribution={"team": team}, cost=cost, started_at=rfc3339_ms(now_ms)) for team in ("core", "core", "web")
     ]
-    sums = counted(*calls, now_ms=now_ms).sums
-    await database.write(partial(rollups.add, sums=sums, now_hour=now_ms // HOUR_MS))
+    tally = counted(*calls, now_ms=now_ms)
+    await store(await SqliteSums.open(database), tally, now_ms=now_ms)
     await database.close()
     return folder
 

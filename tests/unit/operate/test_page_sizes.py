@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -27,12 +26,13 @@ from gateway.operate.session import AdminAccess
 from gateway.operate.site.usage_answers import SHARE, UsageAnswers
 from gateway.operate.site.usage_question import RANGES, Question
 from gateway.serve.listen import listen, runner_for
-from gateway.usage.sums import rollups
+from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.tally import HOUR_MS, Tally
+from gateway.usage.sums.tally import Tally
 from tests.support.polling import HANGS_S
 from tests.unit.operate.test_admin import figures, lane, pages_of
-from tests.unit.usage.sums.test_tally import NOW_MS, record
+from tests.unit.usage.sums.test_tally import NOW_MS, record, store
 
 TOKEN = Secret("admin-token-of-the-test")
 RECORDS = int(os.environ.get("PAGE_RECORDS", "6000"))
@@ -65,20 +65,20 @@ def records(count: int) -> Iterator[bytes]:
         yield orjson.dumps(made)
 
 
-async def fill(database: Database) -> None:
+async def fill(sums: SumHome) -> None:
     """As the follower does: some thousand records a commit."""
-    await rollups.make_rollup_tables(database)
     left = records(RECORDS)
     while page := list(islice(left, PER_WRITE)):
         tally = Tally()
         tally.add(page, now_ms=NOW_MS)
-        await database.write(partial(rollups.add, sums=tally.sums, now_hour=NOW_MS // HOUR_MS))
+        await store(sums, tally)
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     database = await Database.open(tmp_path / "control.db")
-    await fill(database)
+    sums = await SqliteSums.open(database)
+    await fill(sums)
     dead = [
         {"lane": "ai_telemetry", "reason": f"{n}-{LONG}", "records": 1, "bytes": 1, "oldest_at": "", "newest_at": ""}
         for n in range(1000)
@@ -94,7 +94,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
     access = AdminAccess(TOKEN, time.monotonic, os.urandom)
     parts = pages_of(access, status=lambda: status, unsettled=unsettled, now_ms=lambda: NOW_MS)
-    queries = UsageQueries(database, now_ms=lambda: NOW_MS)
+    queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
     app = admin_app(parts, AdminStores(status=lambda: status, usage=queries), loopback=True)
     listener = cast("Any", await listen(runner_for(app), TcpAddress("127.0.0.1", 0)))
     async with aiohttp.ClientSession(headers={"Authorization": TOKEN.reveal()}) as client:
@@ -127,7 +127,7 @@ async def test_no_view_follows_the_number_of_models(rig: Rig) -> None:
 async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Path) -> None:
     """Of many live pages; a fast one is asked again each time."""
     database = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(database)
+    sums = await SqliteSums.open(database)
     now_s = 0.0
 
     def clock() -> float:
@@ -135,7 +135,7 @@ async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Pa
         now_s += slowness_s
         return now_s
 
-    answers, question = UsageAnswers(UsageQueries(database, now_ms=lambda: NOW_MS), clock), Question(RANGES[3])
+    answers, question = UsageAnswers(UsageQueries(sums, now_ms=lambda: NOW_MS), clock), Question(RANGES[3])
     slowness_s = 0.001
     assert await answers.answer(question, NOW_MS) is not await answers.answer(question, NOW_MS)
     slowness_s = 0.2

@@ -2,20 +2,18 @@
 
 import json
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.common.storage.database import Database
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.reconcile.compare import Difference, differences, family
 from gateway.usage.reconcile.statements import BadStatement, Billed, Statement, read_statement
-from gateway.usage.sums import rollups
-from gateway.usage.sums.tally import HOUR_MS
 from spool.clock import rfc3339_ms
 from tests.support.commands import run_telemetry_gateway
-from tests.unit.usage.sums.test_tally import counted, record
+from tests.unit.usage.sums.test_tally import counted, record, store
 
 DAY_S = 1_767_571_200
 """2026-01-05T00:00:00Z"""
@@ -183,11 +181,10 @@ async def test_the_command_compares_a_file_with_what_was_counted(tmp_path: Path)
     data, now_ms = tmp_path / "data", 1_767_607_200_000
     data.mkdir(mode=0o700)
     database = await Database.open(data / "control.db")
-    await rollups.make_rollup_tables(database)
     call = record(started_at=rfc3339_ms(now_ms), response_model="gpt-4o-2024-08-06", cost=None)
     usage = {"status": "reported", "input_tokens": 1000, "output_tokens": 400, "cache_read_input_tokens": 800}
-    sums = counted({**call, "usage": usage}, now_ms=now_ms).sums
-    await database.write(partial(rollups.add, sums=sums, now_hour=now_ms // HOUR_MS))
+    tally = counted({**call, "usage": usage}, now_ms=now_ms)
+    await store(await SqliteSums.open(database), tally, now_ms=now_ms)
     await database.close()
     (tmp_path / "usage.json").write_text(OPENAI_USAGE)
     environ = {"TELEMETRY_GATEWAY_DATA": str(data)}

@@ -1,4 +1,4 @@
-"""A lane of billing drops over a real control.db, to a real local service on a socket."""
+"""A lane of billing drops to a real local service on a socket."""
 
 import asyncio
 import random
@@ -10,13 +10,12 @@ from typing import Any
 import aiohttp
 
 from gateway.common.contract.scopes import SEND_BILLING_DATA, Fixed, Managed
-from gateway.common.storage.database import Database
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
 from gateway.usage.billing.lane import BillingLane
-from gateway.usage.sums import rollups
-from gateway.usage.sums.tally import HOUR_MS
-from tests.support.billing_lane import CONNECTION
+from gateway.usage.sums.home import Counted
+from gateway.usage.sums.tally import HOUR_MS, Tally
+from tests.support.billing_lane import CONNECTION, Homes
 from tests.support.polling import HANGS_S
 from tests.unit.usage.sums.test_tally import NOW_MS, counted, record
 
@@ -30,17 +29,13 @@ def call(cost: str | None = "0.5", *, currency: str = "USD", **changes: Any) -> 
     return record(cost=price, **changes)
 
 
-async def count(database: Database, *records: object, now_ms: int = TOMORROW_MS, counted_from: int | None = 0) -> None:
+async def count(homes: Homes, *records: object, now_ms: int = TOMORROW_MS, counted_from: int | None = 0) -> None:
     """As the follower does, since the hour *counted_from*; None is the present day."""
+    if counted_from is not None:
+        begun_ms = counted_from * HOUR_MS
+        await homes.sums.store(Counted(Tally(), "spool", 0, None, begun_ms, begun_ms))
     tally = counted(*records, now_ms=now_ms)
-
-    def store(connection: Any) -> None:
-        if counted_from is not None:
-            connection.execute("UPDATE usage_rollup_state SET counted_from = ?", (counted_from,))
-        rollups.add(connection, tally.sums, now_hour=now_ms // HOUR_MS)
-        rollups.note_as_of(connection, now_ms)
-
-    await database.write(store)
+    await homes.sums.store(Counted(tally, "spool", 1, now_ms, now_ms, now_ms))
 
 
 class Far:
@@ -91,7 +86,7 @@ async def far_end(folder: Path, misbehave: Misbehave | None = None, port: int = 
 
 
 async def until(what: Callable[[], Any], timeout_s: float = HANGS_S) -> None:
-    """Ask control.db or the service again and again; it has no event for a test."""
+    """Ask a home or the service again and again; it has no event for a test."""
     async with asyncio.timeout(timeout_s):
         while not await what():  # noqa: ASYNC110 - as it states
             await asyncio.sleep(0.01)

@@ -31,9 +31,9 @@ from gateway.local_service.misbehave import Misbehave
 from gateway.observability.metrics import relay_metric
 from gateway.operate.site import delivery
 from gateway.operate.site.verdict import faults_of
-from gateway.usage.billing import relay, relay_tables
-from gateway.usage.sums.rollups import make_rollup_tables
-from tests.support.billing_lane import CONNECTION, lane_to
+from gateway.stores.sqlite.billing import relayed
+from gateway.usage.billing import relay
+from tests.support.billing_lane import CONNECTION, homes_in, lane_to
 from tests.support.commands import run_telemetry_gateway
 from tests.support.running_gateway import running_gateway
 from tests.support.shown import shown as shown_page
@@ -313,12 +313,12 @@ async def test_what_waits_or_was_refused_is_on_the_page_in_the_verdict_and_in_th
 async def test_an_edge_drops_its_days_through_a_hub(tmp_path: Path, far: Far) -> None:
     """Each edge keeps its own `source`, and a day of several parts arrives whole."""
     database = await Database.open(tmp_path / "edge.db")
-    await make_rollup_tables(database)
+    homes = await homes_in(database)
     calls = [call(f"0.{team:03}", attribution={"team": f"team {team}"}) for team in range(1, 9)]
-    await count(database, *calls)
+    await count(homes, *calls)
     async with sending(tmp_path, upstream=upstream_of(far.port, far.secret)) as hub:
         assert isinstance(hub.gateway.ports.http, TcpAddress)
-        async with lane_to(hub.gateway.ports.http.port, hub.secret, database, now_ms=lambda: TOMORROW_MS) as lane:
+        async with lane_to(hub.gateway.ports.http.port, hub.secret, homes, now_ms=lambda: TOMORROW_MS) as lane:
             await until(lambda: none_due(lane))
         await until(lambda: hub.all_are("delivered"))
     await database.close()
@@ -360,7 +360,7 @@ async def test_what_waits_is_bounded_and_the_sender_is_asked_to_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drop = body(at(1))
-    monkeypatch.setattr(relay_tables, "MAX_WAITING_BYTES", 2 * len(json.dumps(drop)))
+    monkeypatch.setattr(relayed, "MAX_WAITING_BYTES", 2 * len(json.dumps(drop)))
     async with refusing(tmp_path, Reply(503)) as (sender, _):
         for _ in range(2):
             await sender.drop(drop)
@@ -381,7 +381,7 @@ async def test_refused_drops_are_bounded_and_the_oldest_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drop = body(at(1))
-    monkeypatch.setattr(relay_tables, "MAX_REFUSED_BYTES", 2 * len(json.dumps(drop)))
+    monkeypatch.setattr(relayed, "MAX_REFUSED_BYTES", 2 * len(json.dumps(drop)))
     async with refusing(tmp_path, REFUSAL) as (sender, _):
         for _ in range(3):
             await sender.drop(drop)

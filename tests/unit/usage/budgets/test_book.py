@@ -1,4 +1,4 @@
-"""Budgets on a real control.db with real sums: exactly one alert for each threshold and period,
+"""Budgets with real sums: exactly one alert for each threshold and period,
 over restarts, replays of sums, and changes.
 """
 
@@ -8,8 +8,6 @@ import hmac
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,18 +18,19 @@ from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.common.storage.database import Database
 from gateway.observability.budget_metrics import BudgetCollector
 from gateway.operate import budgets as operations
-from gateway.usage.budgets import tables
+from gateway.stores.sqlite import budgets as sqlite_budgets
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.budget import Span
 from gateway.usage.budgets.delivering import DEFAULT
-from gateway.usage.budgets.tables import Alert
+from gateway.usage.budgets.home import Alert
 from gateway.usage.budgets.webhook import BadSecret, Webhook, headers_of, signing_key
-from gateway.usage.sums import rollups
 from gateway.usage.sums.figures import money_text
+from gateway.usage.sums.home import Counted, SumHome
 from gateway.usage.sums.tally import HOUR_MS, Tally
 from spool.clock import rfc3339_ms
 from tests.support.operations import perform
 from tests.support.polling import until_true
+from tests.support.stores import Home, SqliteHome, only_sqlite
 from tests.unit.usage.sums.test_tally import NOW_MS, counted, record
 
 DAY_MS = 24 * HOUR_MS
@@ -43,17 +42,18 @@ NEW = {
 
 
 class Rig:
-    """One control.db, the budgets that run on it, and a clock."""
+    """One home, the budgets that run on it, and a clock."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, home: Home, sums: SumHome) -> None:
+        self.home, self.sums = home, sums
         self.now_ms = NOW_MS
         self.webhooks: dict[str, Webhook] = {}
         self.budgets: Budgets
 
     async def start(self) -> None:
         """Again: as after a restart."""
-        self.budgets = await Budgets.open(self.database, now_ms=lambda: self.now_ms, webhooks=self.webhooks)
+        kept = await self.home.budgets()
+        self.budgets = await Budgets.open(kept, self.sums, now_ms=lambda: self.now_ms, webhooks=self.webhooks)
 
     async def spend(
         self, cost: str | None, *, ago_h: float = 0, team: str = "core", currency: str = "USD", **more: Any
@@ -62,8 +62,7 @@ class Rig:
         price = None if cost is None else {"amount": cost, "currency": currency, "source": "reported"}
         started = {"started_at": rfc3339_ms(self.now_ms - int(ago_h * HOUR_MS))}
         tally: Tally = counted(record(cost=price, attribution={"team": team}, **started, **more), now_ms=self.now_ms)
-        now_hour = self.now_ms // HOUR_MS
-        await self.database.write(partial(rollups.add, sums=tally.sums, now_hour=now_hour))
+        await self.sums.store(Counted(tally, "spool", 1, None, self.now_ms, self.now_ms))
         await self.look()
 
     async def look(self) -> None:
@@ -90,13 +89,16 @@ class Rig:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    database = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(database)
-    made = Rig(database)
+async def rig(home: Home) -> Rig:
+    made = Rig(home, await home.sums())
     await made.start()
-    yield made
-    await database.close()
+    return made
+
+
+def database_of(rig: Rig) -> Database:
+    """For tests that are `only_sqlite`."""
+    assert isinstance(rig.home, SqliteHome)
+    return rig.home.database
 
 
 async def test_a_threshold_alerts_once_in_a_period_over_restarts_and_looks(rig: Rig) -> None:
@@ -138,6 +140,7 @@ async def test_a_lost_memory_of_an_alert_raises_no_second_one(rig: Rig) -> None:
     assert [alert["percent"] for alert in before] == [50]
 
 
+@only_sqlite
 async def test_looking_costs_as_much_for_a_budget_however_many_there_are(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +155,9 @@ async def test_looking_costs_as_much_for_a_budget_however_many_there_are(
         counts["read"] += 1
         return made(row)
 
-    made = tables._alert
+    made = sqlite_budgets._alert
     monkeypatch.setattr(Alert, "span", property(span))
-    monkeypatch.setattr(tables, "_alert", read)
+    monkeypatch.setattr(sqlite_budgets, "_alert", read)
     await rig.spend("10")
     work = []
     for number in range(16):
@@ -346,7 +349,7 @@ async def test_a_webhook_is_signed_and_tried_again_under_one_id_over_restarts(
     told = json.loads(receiver.seen[0][1])["data"]
     assert (told["budget_name"], told["threshold"], told["spent"]) == ("Core", {"of": "actual", "percent": 50}, "5")
     await rig.start()
-    assert await rig.database.read(tables.waiting_webhooks) == {}
+    assert await (await rig.home.budgets()).read(lambda kept: kept.waiting_webhooks()) == {}
 
 
 async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:
@@ -362,12 +365,17 @@ async def test_a_receiver_that_takes_nothing_holds_up_no_other(rig: Rig, receive
     }
     assert found == {"dead": "pending", "core": "delivered"}
     rig.now_ms += 4 * DAY_MS
-    await rig.database.write(lambda each: each.execute("UPDATE budget_alerts SET attempts = 9 WHERE attempts > 0"))
+    kept = await rig.home.budgets()
+    waiting = await kept.read(lambda each: each.next_waiting("dead"))
+    assert waiting is not None
+    for _ in range(9 - waiting.attempts):
+        await kept.commit(lambda each: each.note_attempt(waiting.alert_no, "pending", rig.now_ms))
     await until_called(rig, "failed")
     given_up = (await rig.ask("GET", f"/{dead}"))["budget"]["alerts"][0]["webhook"]
     assert (given_up["outcome"], given_up["attempts"]) == ("failed", 10)
 
 
+@only_sqlite
 async def test_a_call_that_cannot_be_noted_repeats_none_that_is_under_way(
     rig: Rig, receivers: tuple[Receiver, ...]
 ) -> None:
@@ -378,7 +386,7 @@ async def test_a_call_that_cannot_be_noted_repeats_none_that_is_under_way(
     await rig.create(name="Other", webhook="other")
     await rig.spend("5")
     failing = "CREATE TRIGGER failing BEFORE UPDATE ON budget_alerts WHEN NEW.webhook = 'other' BEGIN SELECT RAISE(ABORT, ''); END"
-    await rig.database.write(lambda each: each.execute(failing))
+    await database_of(rig).write(lambda each: each.execute(failing))
     slow.answers.clear()
     deliverer = rig.budgets.deliverer
     deliverer._chance = lambda: 1e6
@@ -419,7 +427,7 @@ async def test_a_receiver_that_answers_slowly_holds_up_no_new_alert_of_another(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert (len(other.seen), len({given for given, _ in slow.seen})) == (2, 2)
-    assert await rig.database.read(tables.waiting_webhooks) == {}
+    assert await (await rig.home.budgets()).read(lambda kept: kept.waiting_webhooks()) == {}
 
 
 async def test_an_alert_that_is_never_taken_holds_up_no_other(rig: Rig, receivers: tuple[Receiver, ...]) -> None:

@@ -1,8 +1,6 @@
 """Insights wherever they are kept: one a cause, over rounds and restarts."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from gateway.usage.insights.changes import FoundInsight, NoSuchInsight, TooMany
 from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST, Finding
 from gateway.usage.insights.store import SETTLEMENT_KEPT_MS, InsightStore
 from tests.support.spool_rig import Clock
-from tests.support.stores import HOMES, Home, home_of
+from tests.support.stores import Home
 
 
 def finding(model: str = "m", title: str = "as first noted", **fields: Any) -> Finding:
@@ -23,12 +21,6 @@ def finding(model: str = "m", title: str = "as first noted", **fields: Any) -> F
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture(params=HOMES)
-async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
-    async with home_of(request.param, tmp_path) as home:
-        yield home
 
 
 @pytest.fixture

@@ -1,24 +1,26 @@
-"""A control.db with the tables of sums, and questions on it."""
-
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""Homes of sums, and questions on them."""
 
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.usage.sums import rollups
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
+from tests.support.stores import Home, SqliteHome
 from tests.unit.usage.sums.test_tally import NOW_MS
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "control.db")
-    await rollups.make_rollup_tables(opened)
-    yield opened
-    await opened.close()
+async def sums(home: Home) -> SumHome:
+    return await home.sums()
 
 
 @pytest.fixture
-def queries(database: Database) -> UsageQueries:
-    return UsageQueries(database, now_ms=lambda: NOW_MS)
+async def database(home: Home, sums: SumHome) -> Database:
+    """With tables; for tests that are `only_sqlite`."""
+    assert isinstance(home, SqliteHome)
+    return home.database
+
+
+@pytest.fixture
+def queries(sums: SumHome) -> UsageQueries:
+    return UsageQueries(sums, now_ms=lambda: NOW_MS)

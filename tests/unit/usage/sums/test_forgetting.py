@@ -8,8 +8,10 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.rules.context import UserPolicy
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.forgetting import Removed, UserForgetter
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.timespan import TimeRange
@@ -34,21 +36,14 @@ async def rig(tmp_path: Path, clock: Clock) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-async def database(tmp_path: Path, rig: Rig) -> AsyncIterator[Database]:
-    opened = await Database.open(tmp_path / "data" / "control.db")
-    yield opened
-    await opened.close()
+async def queries(rig: Rig, sums: SumHome, clock: Clock) -> UsageQueries:
+    follower = await UsageFollower.open(rig.spool, sums, now_ms=clock)
+    return UsageQueries(sums, now_ms=clock, follower=follower)
 
 
 @pytest.fixture
-async def queries(rig: Rig, database: Database, clock: Clock) -> UsageQueries:
-    follower = await UsageFollower.open(rig.spool, database, now_ms=clock)
-    return UsageQueries(database, now_ms=clock, follower=follower)
-
-
-@pytest.fixture
-def forgetter(rig: Rig, database: Database, queries: UsageQueries, tmp_path: Path) -> UserForgetter:
-    return UserForgetter(rig.spool.operator(), database, queries, tmp_path / "user-secret")
+def forgetter(rig: Rig, queries: UsageQueries, tmp_path: Path) -> UserForgetter:
+    return UserForgetter(rig.spool.operator(), queries, tmp_path / "user-secret")
 
 
 async def users(queries: UsageQueries, clock: Clock) -> dict[object, int]:
@@ -119,26 +114,25 @@ async def test_a_dead_letter_loses_it(rig: Rig, forgetter: UserForgetter) -> Non
     assert (await forgetter.forget(USER, dry_run=True)).spool == Forgotten()
 
 
-async def test_a_hashed_user_is_found_by_the_name(
-    rig: Rig, database: Database, queries: UsageQueries, tmp_path: Path
-) -> None:
+async def test_a_hashed_user_is_found_by_the_name(rig: Rig, queries: UsageQueries, tmp_path: Path) -> None:
     (tmp_path / "user-secret").write_bytes(b"secret")
     hashed = UserPolicy("hash", b"secret").apply(USER)
     assert hashed is not None
     await rig.send(call("a", user=hashed))
     await rig.settle()
-    forgetter = UserForgetter(rig.spool.operator(), database, queries, tmp_path / "user-secret")
+    forgetter = UserForgetter(rig.spool.operator(), queries, tmp_path / "user-secret")
     assert (await forgetter.forget(USER, dry_run=False)).spool == Forgotten(records=1)
 
 
 async def test_no_byte_of_the_name_is_left_in_the_files(tmp_path: Path, clock: Clock) -> None:
     folder = tmp_path / "closed"
     rig, database = await Rig.opened(folder, clock), await Database.open(folder / "control.db")
-    follower = await UsageFollower.open(rig.spool, database, now_ms=clock)
-    queries = UsageQueries(database, now_ms=clock, follower=follower)
+    sums = await SqliteSums.open(database)
+    follower = await UsageFollower.open(rig.spool, sums, now_ms=clock)
+    queries = UsageQueries(sums, now_ms=clock, follower=follower)
     await rig.send(call("a", user=USER))
     await rig.settle()
-    await UserForgetter(rig.spool.operator(), database, queries, tmp_path / "none").forget(USER, dry_run=False)
+    await UserForgetter(rig.spool.operator(), queries, tmp_path / "none").forget(USER, dry_run=False)
     await rig.spool.close()
     await database.close()
     assert [file for file in folder.rglob("*") if file.is_file() and USER.encode() in file.read_bytes()] == []

@@ -11,14 +11,17 @@ import pytest
 from gateway.common.model_versions import model_of
 from gateway.common.storage.database import Database, scripts_of
 from gateway.operate.usage import ANSWER_KEYS
+from gateway.stores.sqlite.sums import names
+from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.export.period import period_rows
-from gateway.usage.sums import names, rollups
+from gateway.usage.sums import bounds
+from gateway.usage.sums.bounds import MAX_VERSIONS
 from gateway.usage.sums.figures import Group
-from gateway.usage.sums.forgetting import forget_in_sums
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent
-from gateway.usage.sums.query import MAX_VERSIONS, UsageQueries
+from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import group_json
-from gateway.usage.sums.unused_names import drop_unused_names
+from tests.support.stores import only_sqlite
 from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
 from tests.unit.usage.sums.test_tally import NOW_HOUR, record
 
@@ -60,8 +63,8 @@ def test_only_a_date_or_a_version_is_cut_off(name: str, model: str) -> None:
     assert model_of(name) == model
 
 
-async def test_a_model_is_one_row_with_its_dated_names_inside(database: Database, queries: UsageQueries) -> None:
-    await add(database, *CALLS)
+async def test_a_model_is_one_row_with_its_dated_names_inside(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, *CALLS)
     found = await queries.by("model", within=TODAY, order_by="calls")
     assert [(group.names, group.sums.calls) for group in found.groups] == [
         (("gpt-4o",), 6),
@@ -84,15 +87,15 @@ def inside(group: Group) -> list[tuple[Any, int]]:
 
 
 async def test_a_model_that_only_dated_names_state_has_a_row_of_its_own_name(
-    database: Database, queries: UsageQueries
+    sums: SumHome, queries: UsageQueries
 ) -> None:
-    await add(database, call(OLDER))
+    await add(sums, call(OLDER))
     (group,) = (await queries.by("provider", "model", within=MONTH)).groups
     assert (group.names[1], inside(group)) == ("gpt-4o", [(OLDER, 1)])
 
 
-async def test_pages_and_orders_are_of_models(database: Database, queries: UsageQueries) -> None:
-    await add(database, *CALLS)
+async def test_pages_and_orders_are_of_models(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, *CALLS)
     first, last = [await queries.by("model", within=TODAY, order_by="name", offset=at, limit=2) for at in (0, 2)]
     assert (first.count, last.count) == (3, 3)
     assert [group.names for group in (*first.groups, *last.groups)] == [("o3-mini",), ("gpt-4o",), (Absent.UNKNOWN,)]
@@ -100,29 +103,29 @@ async def test_pages_and_orders_are_of_models(database: Database, queries: Usage
 
 @pytest.mark.parametrize(("model", "calls"), [("gpt-4o", 6), (OLDER, 2), ("o3-mini", 1), ("gpt", 0)])
 async def test_a_filter_of_a_model_holds_its_versions(
-    database: Database, queries: UsageQueries, model: str, calls: int
+    sums: SumHome, queries: UsageQueries, model: str, calls: int
 ) -> None:
-    await add(database, *CALLS)
+    await add(sums, *CALLS)
     where = {"model": (model,)}
     assert (await queries.totals(TODAY, where=where)).calls == calls
     assert sum(bucket.sums.calls for bucket in await queries.over_time(TODAY, where=where)) == calls
     assert (await queries.by("team", within=TODAY, where=where)).total.calls == calls
 
 
-async def test_an_export_keeps_each_name(database: Database) -> None:
-    await add(database, *CALLS)
-    rows = await database.read(partial(period_rows, within=TODAY, group_by=("model",), now_hour=NOW_HOUR))
+async def test_an_export_keeps_each_name(sums: SumHome) -> None:
+    await add(sums, *CALLS)
+    rows = await sums.read(partial(period_rows, within=TODAY, group_by=("model",), now_hour=NOW_HOUR))
     assert {row["model"] for row in rows} == {NEWEST, OLDER, "gpt-4o", "o3-mini", None}
 
 
 async def test_names_that_an_earlier_release_counted_are_related_once_it_is_updated(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / "control.db")
-    scripts = scripts_of("gateway.usage.sums.rollup_migrations")
+    scripts = scripts_of("gateway.stores.sqlite.migrations.usage_rollups")
     try:
         await database.migrate("usage_rollups", scripts[:2])
         await database.write(_count_as_before)
-        await rollups.make_rollup_tables(database)
-        (group,) = (await UsageQueries(database, now_ms=lambda: NOW_MS).by("model", within=ALL)).groups
+        earlier = await SqliteSums.open(database)
+        (group,) = (await UsageQueries(earlier, now_ms=lambda: NOW_MS).by("model", within=ALL)).groups
         assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 5)])
     finally:
         await database.close()
@@ -142,34 +145,35 @@ def _count_as_before(connection: Any) -> None:
 
 @pytest.mark.parametrize("is_forgotten", [True, False], ids=["as a user's", "as unused"])
 async def test_a_models_own_name_stays_as_long_as_a_version_refers_to_it(
-    database: Database, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
+    sums: SumHome, queries: UsageQueries, monkeypatch: pytest.MonkeyPatch, *, is_forgotten: bool
 ) -> None:
     if is_forgotten:
-        await add(database, call(OLDER, attribution={"user": "gpt-4o"}))
-        await database.write(partial(forget_in_sums, users={"gpt-4o"}))
+        await add(sums, call(OLDER, attribution={"user": "gpt-4o"}))
+        await sums.forget_users({"gpt-4o"}, dry_run=False)
     else:
-        await add(database, call(OLDER))
-        monkeypatch.setattr(names, "MAX_NAMES", 2)  # so that unused ones are dropped
-        await drop_unused_names(database)
+        await add(sums, call(OLDER))
+        monkeypatch.setattr(bounds, "MAX_NAMES", 2)  # so that unused ones are dropped
+        await sums.drop_unused_names()
     (group,) = (await queries.by("model", within=TODAY)).groups
     assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 1)])
 
 
-async def test_a_user_of_the_same_name_hides_no_version(database: Database, queries: UsageQueries) -> None:
-    await add(database, call(OLDER, attribution={"user": OLDER}))
+async def test_a_user_of_the_same_name_hides_no_version(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, call(OLDER, attribution={"user": OLDER}))
     (group,) = (await queries.by("user", "model", within=TODAY)).groups
     assert (group.names, inside(group)) == ((OLDER, "gpt-4o"), [(OLDER, 1)])
 
 
+@only_sqlite
 async def test_a_name_that_is_forgotten_as_a_users_is_no_version_any_more(
-    database: Database, queries: UsageQueries
+    database: Database, sums: SumHome, queries: UsageQueries
 ) -> None:
     """Its id may be given to another name."""
-    await add(database, call(OLDER, attribution={"user": OLDER}))
+    await add(sums, call(OLDER, attribution={"user": OLDER}))
     await database.write(_drop_models)
-    await database.write(partial(forget_in_sums, users={OLDER}))
+    await sums.forget_users({OLDER}, dry_run=False)
     await database.write(lambda connection: names.ids_of(connection, ["o3-mini"]))
-    await add(database, call("o3-mini"))
+    await add(sums, call("o3-mini"))
     (group,) = (await queries.by("model", within=TODAY, where={"model": ("o3-mini",)})).groups
     assert (group.names, inside(group)) == (("o3-mini",), [])
     assert await database.read(_version_count) == 0
@@ -185,11 +189,11 @@ def _version_count(connection: Any) -> int:
     return int(count)
 
 
-async def test_a_filter_of_a_model_with_many_versions_holds_them_all(database: Database, queries: UsageQueries) -> None:
+async def test_a_filter_of_a_model_with_many_versions_holds_them_all(sums: SumHome, queries: UsageQueries) -> None:
     days = [
         f"gpt-4o-20{year}-{month:02}-{day:02}" for year in (24, 25) for month in range(1, 13) for day in range(1, 26)
     ]
-    await add(database, *map(call, days))
+    await add(sums, *map(call, days))
     assert (await queries.totals(TODAY, where={"model": ("gpt-4o",), "provider": ("openai",)})).calls == len(days)
     (group,) = (await queries.by("model", within=TODAY)).groups
     assert (group.sums.calls, len(group.versions)) == (len(days), MAX_VERSIONS)

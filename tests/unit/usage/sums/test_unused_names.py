@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.usage.sums import following, names, unused_names
+from gateway.stores.sqlite.sums import names, unused_names
+from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sqlite.sums.rollups import add
+from gateway.stores.sqlite.sums.unused_names import drop_unused_names
+from gateway.usage.sums import bounds, following
 from gateway.usage.sums.following import UsageFollower
-from gateway.usage.sums.rollups import add, make_rollup_tables
 from gateway.usage.sums.tally import NOTHING, Key, Sums
-from gateway.usage.sums.unused_names import drop_unused_names
 from tests.support.polling import HANGS_S
 from tests.support.spool_rig import Clock, Rig
 
@@ -23,11 +25,11 @@ UNUSED = [f"gone-{n}" for n in range(60)]
 @pytest.fixture
 async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     """More names than half of the bound, of which some are in use."""
-    monkeypatch.setattr(names, "MAX_NAMES", 150)
+    monkeypatch.setattr(bounds, "MAX_NAMES", 150)
     monkeypatch.setattr(unused_names, "ROWS", 1)
     monkeypatch.setattr(unused_names, "NAMES", 7)
     opened = await Database.open(tmp_path / "data" / "control.db")
-    await make_rollup_tables(opened)
+    await SqliteSums.open(opened)
     sums = {series(user): [1, *NOTHING[1:]] for user in USED}
     await opened.write(lambda connection: add(connection, sums, now_hour=HOUR))
     await opened.write(lambda connection: names.ids_of(connection, UNUSED))
@@ -52,7 +54,7 @@ async def test_names_without_a_row_are_deleted_and_the_others_stay(database: Dat
 
 
 async def test_they_stay_below_half_of_the_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MAX_NAMES", 1000)
+    monkeypatch.setattr(bounds, "MAX_NAMES", 1000)
     await drop_unused_names(database)
     assert set(UNUSED) <= await held(database)
 
@@ -78,7 +80,7 @@ async def test_the_follower_deletes_them_once_an_hour(
 ) -> None:
     monkeypatch.setattr(following, "WRITE_S", 0.0)
     rig = await Rig.opened(tmp_path / "spool", clock := Clock())
-    follower = await UsageFollower.open(rig.spool, database, now_ms=clock)
+    follower = await UsageFollower.open(rig.spool, SqliteSums(database), now_ms=clock)
     running = asyncio.create_task(follower.run())
     try:
         async with asyncio.timeout(HANGS_S):

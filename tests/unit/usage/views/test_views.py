@@ -1,9 +1,6 @@
 """Views, in each home: ranges, the question that each asks, and keys' reads of cost."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,28 +8,27 @@ import pytest
 
 from gateway.cli.views import over
 from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
-from gateway.common.storage.database import Database
 from gateway.operate import costs, usage
 from gateway.operate import views as operations
 from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, views
-from gateway.usage.sums import rollups
+from gateway.usage.sums import bounds
+from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import read_question
-from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.views.store import Views
 from gateway.usage.views.view import BEYOND_HOURS, RANGES, Range, question_of, times_of
 from tests.support.operations import perform
 from tests.support.shown import shown as html_of
 from tests.support.shown import text_of
-from tests.support.stores import HOMES, home_of
-from tests.unit.usage.sums.test_tally import NOW_MS, counted, record
+from tests.support.stores import Home
+from tests.unit.usage.sums.test_tally import NOW_MS, counted, record, store
 
 
 class Rig:
-    def __init__(self, database: Database, store: Views) -> None:
-        self.database = database
+    def __init__(self, sums: SumHome, store: Views) -> None:
+        self.sums = sums
         self.store = store
-        self.queries = UsageQueries(database, now_ms=lambda: NOW_MS)
+        self.queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
 
     async def ask(self, method: str, path: str = "", body: Any = None, **query: str) -> Any:
         path = f"/v2/views{path}"
@@ -44,19 +40,15 @@ class Rig:
         return await perform(every, self.queries, "GET", asked.path, query=parse_qsl(asked.query))
 
 
-@pytest.fixture(params=HOMES)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    database = await Database.open(tmp_path / "usage.db")
-    await rollups.make_rollup_tables(database)
-    async with home_of(request.param, tmp_path) as home:
-        yield Rig(database, await home.views(lambda: NOW_MS))
-    await database.close()
+@pytest.fixture
+async def rig(home: Home) -> Rig:
+    return Rig(await home.sums(), await home.views(lambda: NOW_MS))
 
 
 async def add(rig: Rig, *teams: str, ago_h: float = 0) -> None:
     cost = {"amount": "0.5", "currency": "USD", "source": "reported"}
     tally = counted(*(record(attribution={"team": team}, cost=cost, ago_h=ago_h) for team in teams))
-    await rig.database.write(partial(rollups.add, sums=tally.sums, now_hour=NOW_MS // HOUR_MS))
+    await store(rig.sums, tally)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +104,7 @@ async def test_hours_are_taken_of_those_ranges_whose_hours_are_kept(rig: Rig) ->
                 await rig.ask("POST", body=body)
         else:
             begins, ends = times_of(name, NOW_MS)
-            assert (ends - begins).total_seconds() <= rollups.KEPT_HOURS * 3600
+            assert (ends - begins).total_seconds() <= bounds.KEPT_HOURS * 3600
             assert await rig.usage((await rig.ask("POST", body=body))["view"]["usage"])
     made = (await rig.ask("POST", body={"name": "long", "range": "this_year"}))["view"]
     with pytest.raises(BadPayload, match="interval: hours of this_year"):

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Final
 
 from gateway.common.storage.database import Database
-from gateway.usage.sums import model_versions, names
+from gateway.stores.sqlite.sums import model_versions, names
+from gateway.usage.sums import bounds
 from gateway.usage.sums.grains import COLUMNS
 
 ROWS: Final = 5_000
@@ -25,11 +26,12 @@ _READ: Final = f"SELECT {', '.join(COLUMNS)} FROM usage_rollups"  # noqa: S608 -
 
 
 async def drop_unused_names(database: Database) -> None:
-    """Where more than half of `MAX_NAMES` are held. The caller adds no usage until this returns.
+    """Where more than half of `bounds.MAX_NAMES` are held. The caller adds no usage until this
+    returns.
 
     Raises DatabaseUnavailable.
     """
-    if await database.read(names.count) <= names.MAX_NAMES // 2:
+    if await database.read(names.count) <= bounds.MAX_NAMES // 2:
         return
     unused = sorted(await _unused(database))
     for start in range(0, len(unused), NAMES):

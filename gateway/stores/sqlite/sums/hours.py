@@ -1,10 +1,6 @@
-"""Usage by the hour as the detectors of insights read it, in SQLite: control.db of the gateway,
-service.db of the local service. Functions run in the caller's transaction. The usage that answers
-questions about cost has more dimensions and stands in `rollups.py`.
-
-Bounds: `KEPT_HOURS` hours of at most `MAX_SERIES` series each (further ones of an hour are summed
-as "(other)"), and `MAX_MODELS` models, each for `MODEL_HOURS` after its last call. At worst some
-10 MiB.
+"""Usage by the hour as the detectors of insights read it: in control.db of the gateway, service.db
+of the local service. Functions run in the caller's transaction. The usage that answers questions
+about cost has more dimensions and stands in `rollups.py`. At worst some 10 MiB.
 """
 
 import json
@@ -12,9 +8,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gateway.common.storage.database import Database, scripts_of
+from gateway.usage.sums import bounds
 from gateway.usage.sums.history import History, Model, Usage
 from gateway.usage.sums.tally import (
     ATTO,
@@ -34,13 +31,6 @@ from gateway.usage.sums.tally import (
     Sums,
     Tally,
 )
-
-KEPT_HOURS: Final = 9 * 24
-"""A day to look at, a week before it to compare with, and one to spare."""
-MAX_SERIES: Final = 500
-MAX_MODELS: Final = 10_000
-MODEL_HOURS: Final = 30 * 24
-"""A model that was not called for so long is new when it comes back."""
 
 _SUMS = (
     "calls", "failed_calls", "calls_without_usage", "calls_without_price",
@@ -79,9 +69,9 @@ _NOTE_MODEL = (
 _INT64 = 2**63 - 1
 
 
-async def make_usage_tables(database: Database) -> None:
+async def make_tables(database: Database) -> None:
     """Raises DatabaseUnavailable."""
-    await database.migrate("usage", scripts_of("gateway.usage.sums.migrations"))
+    await database.migrate("usage", scripts_of("gateway.stores.sqlite.migrations.usage"))
 
 
 def through_no(connection: sqlite3.Connection, source: str) -> int:
@@ -112,15 +102,17 @@ def write(
         " ON CONFLICT DO UPDATE SET through_no=excluded.through_no, began_hour=min(began_hour, excluded.began_hour)",
         (source, through_no, min((key.hour for key in added), default=now_hour)),
     )
-    connection.execute("DELETE FROM usage_hours WHERE hour<=? OR hour>?", (kept_hour - KEPT_HOURS, now_hour + 24))
-    connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (kept_hour - MODEL_HOURS,))
+    connection.execute(
+        "DELETE FROM usage_hours WHERE hour<=? OR hour>?", (kept_hour - bounds.KEPT_HISTORY_HOURS, now_hour + 24)
+    )
+    connection.execute("DELETE FROM usage_models WHERE last_hour<=?", (kept_hour - bounds.MODEL_HOURS,))
 
 
 def _by_series(sums: Mapping[Key, Sums], now_hour: int, kept_hour: int) -> dict[HourKey, list[int]]:
     """The sums of the hours that are kept, by the series of the detectors; the cost in 1e-12."""
     added: dict[HourKey, list[int]] = {}
     for key, numbers in sums.items():
-        if any(numbers) and kept_hour - KEPT_HOURS < key.hour <= now_hour:
+        if any(numbers) and kept_hour - bounds.KEPT_HISTORY_HOURS < key.hour <= now_hour:
             names = HourKey(
                 key.hour, key.provider, key.model, key.team, key.service_name, key.currency, key.cost_source
             )
@@ -144,7 +136,7 @@ def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) 
         series[row[0]] += 1
     changed: set[HourKey] = set()
     for new, sums in added.items():
-        key = new if new in rows or series[new.hour] < MAX_SERIES else new.as_other()
+        key = new if new in rows or series[new.hour] < bounds.MAX_SERIES else new.as_other()
         series[key.hour] += key not in rows
         before = rows.get(key, _NOTHING)
         counts = [min(mine + theirs, _INT64) for mine, theirs in zip(before[:_COST], sums[:_COST], strict=True)]
@@ -158,8 +150,10 @@ def _note_models(
     connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], kept_hour: int
 ) -> None:
     (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
-    current = [(*name, first, last) for name, (first, last) in models.items() if last > kept_hour - MODEL_HOURS]
-    connection.executemany(_NOTE_MODEL, current[: max(0, MAX_MODELS - known)])  # some of them may be there already
+    current = [(*name, first, last) for name, (first, last) in models.items() if last > kept_hour - bounds.MODEL_HOURS]
+    connection.executemany(
+        _NOTE_MODEL, current[: max(0, bounds.MAX_MODELS - known)]
+    )  # some of them may be there already
 
 
 def read(connection: sqlite3.Connection, now_ms: int) -> History:
@@ -167,7 +161,7 @@ def read(connection: sqlite3.Connection, now_ms: int) -> History:
     now_hour = now_ms // HOUR_MS
     rows = connection.execute(
         f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour>? AND hour<=?",  # noqa: S608 - own SQL
-        (now_hour - KEPT_HOURS, now_hour),
+        (now_hour - bounds.KEPT_HISTORY_HOURS, now_hour),
     )
     width = len(_NAMES) + _COST + 1
     usage = [Usage._make((*row[: width - 1], row[width - 1] * PICO + row[width])) for row in rows]

@@ -1,10 +1,5 @@
-"""Usage by hour and day in control.db, for questions about cost. Functions run in the caller's
-transaction.
-
-Hours are kept for `KEPT_HOURS`, UTC days for `KEPT_DAYS`. Bounds: on the series of each period
-(`grains.py`), on all rows (`MAX_HOUR_ROWS`, `MAX_DAY_ROWS`) and on names (`names.py`). Beyond the
-bound on rows the oldest hours are deleted, down to `LEAST_HOURS`, and the oldest days are folded as
-series are; the sums of a day never change by that. At worst some 150 MiB.
+"""Usage by hour and day, for questions about cost. Functions run in the caller's transaction. At
+worst some 150 MiB.
 """
 
 import sqlite3
@@ -12,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from gateway.common.storage.database import Database, scripts_of
-from gateway.usage.sums import names
+from gateway.stores.sqlite.sums import names
+from gateway.stores.sqlite.sums.model_versions import relate
+from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import (
     COLUMNS,
     DAY,
     FINE,
-    GRAINS,
     HOUR,
     OTHER_ID,
     Grain,
@@ -27,17 +22,10 @@ from gateway.usage.sums.grains import (
     add_up,
     by_grain,
     folded,
-    folds,
-    without_cost,
+    within_bounds,
 )
-from gateway.usage.sums.model_versions import relate, relate_known
 from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
 
-KEPT_HOURS: Final = 35 * 24
-LEAST_HOURS: Final = 9 * 24
-KEPT_DAYS: Final = 400
-MAX_HOUR_ROWS: Final = 500_000
-MAX_DAY_ROWS: Final = 800_000
 REST: Final = 10**12
 """Parts of `cost_micro` that `cost_rest` counts."""
 
@@ -63,12 +51,6 @@ _READ = f"SELECT {', '.join((*COLUMNS, *COUNTS))}, cost_micro, cost_rest {_ONE_P
 _MAX_FOLDS_AT_ONCE = 40
 
 
-async def make_rollup_tables(database: Database) -> None:
-    """Raises DatabaseUnavailable."""
-    await database.migrate("usage_rollups", scripts_of("gateway.usage.sums.rollup_migrations"))
-    await database.write(relate_known)
-
-
 def add(
     connection: sqlite3.Connection,
     sums: Mapping[Key, Sums],
@@ -85,9 +67,9 @@ def add(
     hours: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     for key, ids in by_ids:
-        if key.hour > kept_hour - KEPT_HOURS:
+        if key.hour > kept_hour - bounds.KEPT_HOURS:
             add_up(hours[key.hour], ids, sums[key])
-        if key.hour > kept_hour - KEPT_DAYS * DAY:
+        if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
@@ -114,7 +96,7 @@ def take_over(connection: sqlite3.Connection, kept: Mapping[Key, Sums], *, now_h
 def hours_from(connection: sqlite3.Connection, now_hour: int) -> int:
     """The first hour that is kept as an hour."""
     (kept_from,) = connection.execute("SELECT hours_from FROM usage_rollup_state").fetchone()
-    return max(int(kept_from), now_hour - KEPT_HOURS + 1)
+    return max(int(kept_from), now_hour - bounds.KEPT_HOURS + 1)
 
 
 def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
@@ -122,9 +104,9 @@ def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other
     words = {word for key in sums for word in (key.currency, key.cost_source)}
     few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
     many = {name for key in sums for name in (key.user, key.device_id)}
-    ids = names.ids_of(connection, words, most=names.MAX_NAMES_WITH_CURRENCIES)
+    ids = names.ids_of(connection, words, most=bounds.MAX_NAMES + bounds.ROOM_FOR_CURRENCIES)
     ids |= names.ids_of(connection, few - {is_other})
-    ids |= names.ids_of(connection, many - {is_other}, most=names.MAX_NAMES_WITH_MANY)
+    ids |= names.ids_of(connection, many - {is_other}, most=bounds.MAX_NAMES_WITH_MANY)
     if is_other is not None:
         ids[is_other] = OTHER_ID
     relate(connection, {key.model: ids[key.model] for key in sums})
@@ -135,7 +117,7 @@ def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: in
     """Add *series* to one period; those beyond its bound are folded."""
     (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
     if held + len(series) > grain.most(span):
-        series = _within_bounds(connection, span, grain, hour, series)
+        series = within_bounds(grain, span, [*connection.execute(_FIND, (span, grain.id, hour))], series)
     connection.executemany(_ADD, ((span, grain.id, hour, *ids, *_cells(sums)) for ids, sums in series.items()))
 
 
@@ -144,23 +126,6 @@ def _cells(sums: Sums) -> list[int | None]:
     counts = [None if count is None else min(count, MAX_COUNT) for count in sums[:COST]]
     micro, rest = divmod(sums[COST] or 0, REST)
     return [*counts, max(-MAX_MICRO, min(micro, MAX_MICRO)), rest]
-
-
-def _within_bounds(
-    connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]
-) -> dict[Ids, Sums]:
-    held = set(connection.execute(_FIND, (span, grain.id, hour)))
-    kept: dict[Ids, Sums] = {}
-    beyond: dict[Ids, Sums] = dict(series)
-    for columns, most in folds(grain, span):
-        waiting, beyond = beyond, {}
-        for ids, sums in waiting.items():
-            key = folded(ids, columns)
-            fits = key in held or len(held) < most
-            add_up(kept if fits else beyond, key, without_cost(sums) if "currency" in columns else sums)
-            if fits:
-                held.add(key)
-    return kept
 
 
 def _note_changes(connection: sqlite3.Connection, days: Iterable[int], now_hour: int) -> None:
@@ -175,15 +140,15 @@ def _note_changes(connection: sqlite3.Connection, days: Iterable[int], now_hour:
 
 
 def _delete_old(connection: sqlite3.Connection, now_hour: int) -> None:
-    _delete_hours(connection, HOUR, now_hour - KEPT_HOURS)
-    _delete_hours(connection, DAY, now_hour - KEPT_DAYS * DAY - DAY)
+    _delete_hours(connection, HOUR, now_hour - bounds.KEPT_HOURS)
+    _delete_hours(connection, DAY, now_hour - bounds.KEPT_DAYS * DAY - DAY)
     for table in ("usage_folded", "usage_days"):
-        connection.execute(f"DELETE FROM {table} WHERE hour <= ?", (now_hour - KEPT_DAYS * DAY - DAY,))  # noqa: S608 - own SQL
+        connection.execute(f"DELETE FROM {table} WHERE hour <= ?", (now_hour - bounds.KEPT_DAYS * DAY - DAY,))  # noqa: S608 - own SQL
 
 
 def _delete_hours(connection: sqlite3.Connection, span: int, through_hour: int) -> None:
-    grains = [(span, grain.id, through_hour) for grain in GRAINS if grain.most(span)]
-    connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", grains)
+    of_grains = [(span, grain.id, through_hour) for grain in grains.GRAINS if grain.most(span)]
+    connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", of_grains)
 
 
 def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
@@ -194,7 +159,7 @@ def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
     connection.execute("UPDATE usage_rollup_state SET room_checked = ?", (now_hour,))
     _trim_hours(connection, now_hour)
     for _ in range(_MAX_FOLDS_AT_ONCE):
-        if row_count(connection, DAY) <= MAX_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
+        if row_count(connection, DAY) <= bounds.MAX_DAY_ROWS or not _fold_oldest_day(connection, now_hour):
             break
 
 
@@ -206,8 +171,8 @@ def row_count(connection: sqlite3.Connection, span: int) -> int:
 
 def _trim_hours(connection: sqlite3.Connection, now_hour: int) -> None:
     """Delete the oldest hours while there are too many rows, a day at a time."""
-    for kept_hours in range(KEPT_HOURS - DAY, LEAST_HOURS - 1, -DAY):
-        if row_count(connection, HOUR) <= MAX_HOUR_ROWS:
+    for kept_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
+        if row_count(connection, HOUR) <= bounds.MAX_HOUR_ROWS:
             return
         _delete_hours(connection, HOUR, now_hour - kept_hours)
         connection.execute(
@@ -225,7 +190,7 @@ def _fold_oldest_day(connection: sqlite3.Connection, now_hour: int) -> bool:
     if found is None:
         return False
     hour, level = found
-    for grain in GRAINS:
+    for grain in grains.GRAINS:
         if columns := grain.dimensions & FINE if level == 0 else grain.dimensions:
             _fold_day(connection, grain, hour, columns)
     connection.execute("INSERT OR REPLACE INTO usage_folded VALUES (?, ?)", (hour, level + 1))

@@ -1,5 +1,5 @@
-"""Which names of models in the sums are versions of one model, in SQLite. Functions run in the
-caller's transaction. The sums themselves keep each name by itself.
+"""Which names of models in the sums are versions of one model. Functions run in the caller's
+transaction. The sums themselves keep each name by itself.
 """
 
 import json
@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gateway.common.model_versions import model_of
+from gateway.stores.sqlite.sums.names import drop, ids_of, names_of
 from gateway.usage.sums.grains import FORGOTTEN_ID
-from gateway.usage.sums.names import drop, ids_of, names_of
 
 TO_MODEL: Final = " LEFT JOIN usage_model_versions ON version_id = model"
 """Behind the table of the sums: `model_id` is the model that `model` is a version of, null for one

@@ -2,17 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from gateway.stores.sqlite.sums.model_versions import TO_MODEL, and_versions
+from gateway.stores.sqlite.sums.names import ids_asked, names_of
 from gateway.usage.sums.figures import COUNTS, Cells, money
 from gateway.usage.sums.grains import COLUMNS, OTHER_ID, UNKNOWN_ID, Dimension, grain_for
-from gateway.usage.sums.model_versions import TO_MODEL, and_versions
-from gateway.usage.sums.names import Name, ids_asked, names_of
+from gateway.usage.sums.names import Filters
 from gateway.usage.sums.timespan import Segment
 
-Filters = Mapping[Dimension, Collection[Name]]
-"""A call has any of the names of each dimension."""
 Value = int | str | None
 
 _NUMBERS: Final = (*COUNTS, "cost_micro", "cost_rest")

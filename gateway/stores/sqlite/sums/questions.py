@@ -1,0 +1,180 @@
+"""Totals, usage over time and by dimension. Functions run on the caller's snapshot."""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from gateway.stores.sqlite.sums.names import ids_asked, names_of
+from gateway.stores.sqlite.sums.rollups import hours_from
+from gateway.stores.sqlite.sums.rows import Rows, marks
+from gateway.usage.sums import bounds
+from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
+from gateway.usage.sums.grains import OTHER_ID, Dimension
+from gateway.usage.sums.home import AsOf
+from gateway.usage.sums.names import NO_FILTERS, Filters, Name
+from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.timespan import SPANS, Interval, Segment, TimeRange, segments
+
+_REST: Final = -1
+"""Id of the groups that are not on the page."""
+_ORDERS: Final[dict[OrderBy, str]] = {
+    "cost": "sum(cost_micro / 1000000) FILTER (WHERE currency = ?) * 1e6 + sum(cost_micro % 1000000) FILTER (WHERE currency = ?)"
+    " + sum(cost_rest) FILTER (WHERE currency = ?) / 1e12",
+    "calls": "sum(calls)",
+    "input_tokens": "sum(input_tokens)",
+    "output_tokens": "sum(output_tokens)",
+}
+
+
+class SqliteSumRows:
+    """`SumRows` on the caller's snapshot."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def totals(self, within: TimeRange, *, now_hour: int, where: Filters = NO_FILTERS) -> UsageSums:
+        rows = Rows(self._connection, self._parts(within, now_hour), where)
+        return _added(cells for _, cells in rows.summed())
+
+    def over_time(
+        self, within: TimeRange, *, now_hour: int, interval: Interval = "day", where: Filters = NO_FILTERS
+    ) -> list[Bucket]:
+        span = SPANS[interval]
+        rows = Rows(self._connection, self._parts(within, now_hour, interval), where)
+        buckets: dict[int, Adder] = defaultdict(Adder)
+        for (hour,), cells in rows.summed(f"hour / {span} * {span}"):
+            buckets[hour].add(cells)
+        return [Bucket(hour * HOUR_MS, adder.sums()) for hour, adder in sorted(buckets.items())]
+
+    def breakdown(
+        self,
+        within: TimeRange,
+        *,
+        now_hour: int,
+        group_by: Sequence[Dimension],
+        where: Filters = NO_FILTERS,
+        order_by: OrderBy = "cost",
+        currency: str | None = None,
+        ascending: bool = False,
+        offset: int = 0,
+        limit: int = 20,
+        folds_versions: bool = False,
+    ) -> Breakdown:
+        connection, parts = self._connection, self._parts(within, now_hour)
+        rows = Rows(connection, parts, where, group_by, folds_versions=folds_versions)
+        order = _order(connection, parts, group_by, order_by, currency, ascending=ascending)
+        page, count = _ranked(rows, group_by, order, offset, min(limit, bounds.MAX_GROUPS))
+        groups = _sums_of(connection, rows, group_by, page, folds_versions=folds_versions)
+        total = _added(cells for _, cells in Rows(connection, parts, where).summed())
+        return Breakdown(groups, count, less(total, [group.sums for group in groups]), total)
+
+    def as_of(self, *, now_hour: int) -> AsOf:
+        (as_of_ms,) = self._connection.execute("SELECT as_of_ms FROM usage_rollup_state").fetchone()
+        return AsOf(as_of_ms, hours_from(self._connection, now_hour) * HOUR_MS)
+
+    def revision(self, day: int) -> int:
+        found = self._connection.execute("SELECT revision FROM usage_days WHERE hour = ?", (day,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def _parts(self, within: TimeRange, now_hour: int, interval: Interval = "day") -> list[Segment]:
+        return segments(within, now_hour=now_hour, hours_from=hours_from(self._connection, now_hour), interval=interval)
+
+
+class _Order(NamedTuple):
+    sql: str
+    parameters: tuple[int, ...] = ()
+
+
+Ids = tuple[int, ...]
+
+
+def _order(
+    connection: sqlite3.Connection,
+    parts: Sequence[Segment],
+    group_by: Sequence[Dimension],
+    order_by: OrderBy,
+    currency: str | None,
+    *,
+    ascending: bool,
+) -> _Order:
+    """The order of groups; those of equal rank stand by their names' ids."""
+    direction = "ASC" if ascending else "DESC"
+    columns = ", ".join(group_by)
+    if order_by == "name":
+        name = "(SELECT name FROM usage_names WHERE id = {})"
+        names = ", ".join(f"{name.format(each)} {direction}" for each in group_by)
+        return _Order(f"{names}, {columns}")
+    if order_by != "cost":
+        return _Order(f"{_ORDERS[order_by]} {direction}, {columns}")
+    asked = _main_currency(connection, parts) if currency is None else ids_asked(connection, [currency])[0]
+    return _Order(f"{_ORDERS[order_by]} {direction}, sum(calls) {direction}, {columns}", (asked,) * 3)
+
+
+def _main_currency(connection: sqlite3.Connection, parts: Sequence[Segment]) -> int:
+    """The id of the currency of most calls."""
+    found = Rows(connection, parts, NO_FILTERS).select(
+        "currency", "WHERE currency > 1 GROUP BY currency ORDER BY sum(calls) DESC, currency LIMIT 1"
+    )
+    (currency,) = found.fetchone() or (_REST,)
+    return int(currency)
+
+
+def _ranked(rows: Rows, group_by: Sequence[Dimension], order: _Order, offset: int, limit: int) -> tuple[list[Ids], int]:
+    """The groups of the page, and how many there are. A group is no one's where every name is
+    "other".
+    """
+    columns = ", ".join(group_by)
+    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in group_by)}) GROUP BY {columns}"
+    found = rows.select(
+        f"{columns}, count(*) OVER ()",
+        f"{named} ORDER BY {order.sql} LIMIT ? OFFSET ?",
+        (*order.parameters, limit, offset),
+    ).fetchall()
+    if found or not offset:
+        return [row[:-1] for row in found], found[0][-1] if found else 0
+    return [], len(rows.select(columns, named).fetchall())
+
+
+def _sums_of(
+    connection: sqlite3.Connection,
+    rows: Rows,
+    group_by: Sequence[Dimension],
+    page: Sequence[Ids],
+    *,
+    folds_versions: bool,
+) -> tuple[Group, ...]:
+    """The sums of the groups of *page*, in its order."""
+    adders = {ids: Adder() for ids in page}
+    versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
+    values = ", ".join(f"({marks(len(group_by))})" for _ in page)
+    is_on_page = f"WHERE ({', '.join(group_by)}) IN (VALUES {values})" if page else "WHERE 0"
+    columns = (*group_by, "version") if folds_versions else group_by
+    for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
+        group = found[: len(group_by)]
+        adders[group].add(cells)
+        if folds_versions:
+            versions[group][found[-1]].add(cells)
+    ids_shown = {each for ids in page for each in ids} | {each for of_group in versions.values() for each in of_group}
+    names = names_of(connection, ids_shown)
+    at = group_by.index("model") if folds_versions else 0
+    return tuple(
+        Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(versions[ids], names, ids[at]))
+        for ids, adder in adders.items()
+    )
+
+
+def _versions_of(versions: Mapping[int, Adder], names: Mapping[int, Name], model: int) -> tuple[Group, ...]:
+    """At most `bounds.MAX_VERSIONS`, none where they are only the name of *model* itself."""
+    if versions.keys() <= {model}:
+        return ()
+    groups = [Group((names[version],), adder.sums()) for version, adder in versions.items()]
+    return tuple(sorted(groups, key=lambda group: (-group.sums.calls, str(group.names[0])))[: bounds.MAX_VERSIONS])
+
+
+def _added(rows: Iterable[Cells]) -> UsageSums:
+    adder = Adder()
+    for cells in rows:
+        adder.add(cells)
+    return adder.sums()

@@ -1,0 +1,113 @@
+"""Any calls, stored in any order, and any question: control.db and the plain home in memory answer
+alike.
+"""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.usage.sums.figures import Breakdown
+from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.home import Counted, SumHome, SumRows
+from gateway.usage.sums.names import Absent, Filters
+from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.tally import HOUR_MS, Key, Sums, Tally
+from gateway.usage.sums.timespan import TimeRange
+from tests.support.stores import HOMES, home_of
+
+NOW_HOUR = 490_000
+NAMES = st.sampled_from(["", "a", "gpt-4o", "gpt-4o-2024-08-06", "gpt-4o-2024-11-20", "ä"])
+COUNT = st.integers(0, 3)
+"""Few, so that groups are of equal rank."""
+COST = st.sampled_from([0, 10**17, -(10**12) - 1])
+TOKENS = st.none() | COUNT
+ORDERS: tuple[OrderBy, ...] = ("cost", "calls", "input_tokens", "output_tokens", "name")
+
+
+@st.composite
+def series(draw: st.DrawFn) -> tuple[Key, Sums]:
+    several = draw(st.sets(st.sampled_from(DIMENSIONS), max_size=3)) | {"model"}
+    names = [draw(NAMES) if name in several else "a" for name in DIMENSIONS]
+    currency = draw(st.sampled_from(["", "USD", "USD", "EUR"]))
+    source = draw(st.sampled_from(["estimated", "reported"])) if currency else ""
+    cost = draw(COST) if currency else 0
+    counts = [draw(COUNT) for _ in range(6)]
+    return Key(NOW_HOUR - draw(st.integers(0, 60)), *names, currency, source), [
+        *counts,
+        *(draw(TOKENS) for _ in range(7)),
+        cost,
+    ]
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> dict[str, Any]:
+    first = draw(st.integers(0, 60))
+    dimension = draw(st.sampled_from(DIMENSIONS))
+    where: Filters = (
+        {dimension: draw(st.lists(NAMES.map(_name), min_size=1, max_size=3))} if draw(st.booleans()) else {}
+    )
+    group_by: list[Dimension] = draw(st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=3, unique=True))
+    return {
+        "within": TimeRange(NOW_HOUR - first, NOW_HOUR + 1),
+        "where": where,
+        "group_by": group_by,
+        "order_by": draw(st.sampled_from((*ORDERS, "cost", "cost", "cost"))),
+        "currency": draw(st.sampled_from([None, "USD", "EUR", "XYZ"])),
+        "ascending": draw(st.booleans()),
+        "offset": draw(st.integers(0, 4)),
+        "limit": draw(st.integers(1, 5)),
+        "folds_versions": "model" in group_by,
+    }
+
+
+def _name(text: str) -> str | Absent:
+    return text or Absent.UNKNOWN
+
+
+def answers(kept: SumRows, asked: dict[str, Any]) -> list[object]:
+    within, where = asked["within"], asked["where"]
+    hours = kept.over_time(within, now_hour=NOW_HOUR, interval="hour", where=where)
+    days = kept.over_time(within, now_hour=NOW_HOUR, where=where)
+    found: Breakdown = kept.breakdown(now_hour=NOW_HOUR, **asked)
+    revisions = [kept.revision(day) for day in range(NOW_HOUR // 24 * 24 - 96, NOW_HOUR, 24)]
+    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, revisions]
+
+
+async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]]) -> None:
+    for number, stored in enumerate(commits):
+        tally = Tally()
+        tally.sums = {key: [*sums] for key, sums in stored}
+        now_ms = NOW_HOUR * HOUR_MS
+        await home.store(Counted(tally, "spool", number, None, now_ms, now_ms))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.lists(series(), min_size=2, max_size=12, unique_by=lambda each: each[0]), max_size=4),
+    st.lists(questions(), min_size=1, max_size=4),
+    NAMES,
+)
+def test_both_homes_answer_alike(
+    commits: list[list[tuple[Key, Sums]]], asked: list[dict[str, Any]], forgotten: str
+) -> None:
+    async def of_both() -> list[list[object]]:
+        found: list[list[object]] = []
+        async with AsyncExitStack() as stack:
+            for name in HOMES:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                sums = await (await stack.enter_async_context(home_of(name, folder))).sums()
+                await store(sums, commits)
+                before = [await sums.read(lambda kept, each=each: answers(kept, each)) for each in asked]
+                rows = await sums.forget_users({forgotten} - {""}, dry_run=False)
+                after = [await sums.read(lambda kept, each=each: answers(kept, each)) for each in asked]
+                history = await sums.history(NOW_HOUR * HOUR_MS)
+                found.append([before, rows, after, sorted(history.usage), sorted(history.models), history.began_hour])
+        return found
+
+    sqlite, memory = asyncio.run(of_both())
+    assert sqlite == memory

@@ -1,0 +1,429 @@
+"""Sums of usage in memory: `gateway.usage.sums.home` with plain dictionaries and loops."""
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, NamedTuple, TypeVar
+
+from gateway.common.model_versions import model_of
+from gateway.usage.sums import bounds, grains
+from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less, money
+from gateway.usage.sums.grains import (
+    COLUMNS,
+    DAY,
+    DIMENSIONS,
+    FINE,
+    FORGOTTEN_ID,
+    HOUR,
+    OTHER_ID,
+    UNKNOWN_ID,
+    Dimension,
+    Ids,
+    add_up,
+    by_grain,
+    folded,
+    grain_for,
+    within_bounds,
+)
+from gateway.usage.sums.history import History, Model, Usage
+from gateway.usage.sums.home import AsOf, Counted, SumRows
+from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
+from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.tally import (
+    ATTO,
+    CACHEABLE,
+    CACHED,
+    CALLS,
+    COST,
+    FAILED,
+    HOUR_MS,
+    INPUT,
+    MISSING_USAGE,
+    OTHER,
+    OUTPUT,
+    PICO,
+    SUM_NAMES,
+    WITHOUT_PRICE,
+    Key,
+    Sums,
+    Tally,
+)
+from gateway.usage.sums.timespan import SPANS, Interval, Segment, TimeRange, segments
+
+T = TypeVar("T")
+FIRST_NAME: Final = 16
+ABSENT: Final = {Absent.UNKNOWN: UNKNOWN_ID, Absent.OTHER: OTHER_ID, Absent.FORGOTTEN: FORGOTTEN_ID}
+NO_NAME: Final = -1
+USER: Final = DIMENSIONS.index("user")
+OF_DETECTORS: Final = (CALLS, FAILED, MISSING_USAGE, WITHOUT_PRICE, INPUT, OUTPUT, CACHEABLE, CACHED, COST)
+
+Period = tuple[int, int, int]
+"""Hours of it, id of its grain, its first hour."""
+
+
+def _periods() -> dict[Period, dict[Ids, Sums]]:
+    return {}
+
+
+@dataclass
+class KeptSums:
+    ids: dict[str, int] = field(default_factory=dict)
+    last_id: int = FIRST_NAME - 1
+    versions: dict[int, int] = field(default_factory=dict)
+    """Id of a dated name of a model -> that of the model."""
+    periods: dict[Period, dict[Ids, Sums]] = field(default_factory=_periods)
+    revisions: dict[int, int] = field(default_factory=dict)
+    """First hour of a day -> how often usage was added to it."""
+    levels: dict[int, int] = field(default_factory=dict)
+    """First hour of a day that was folded -> how often."""
+    counted_from: int | None = None
+    """First hour of the day in which counting began."""
+    hours_from: int = 0
+    room_checked: int = 0
+    as_of_ms: int | None = None
+    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Source -> its last counted number, and the first hour that was counted of it."""
+    hours: dict[tuple[int | str, ...], list[int]] = field(default_factory=dict)
+    """The names of one series in one hour -> its sums, as detectors read them."""
+    models: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """(provider, model) -> hours of its first and last call."""
+
+
+class MemorySums:
+    def __init__(self, check: Callable[[], None], kept: KeptSums) -> None:
+        """*check* raises DatabaseUnavailable once the home is closed."""
+        self._check = check
+        self.kept = kept
+
+    async def begin(self, now_ms: int) -> None:
+        self._check()
+        if self.kept.counted_from is None:
+            self.kept.counted_from = now_ms // HOUR_MS // DAY * DAY
+
+    async def counted_through(self, source: str) -> int:
+        self._check()
+        return self.kept.counted.get(source, (0, 0))[0]
+
+    async def store(self, counted: Counted) -> None:
+        self._check()
+        changed = copy.deepcopy(self.kept)
+        earlier_ms, later_ms = sorted((counted.now_ms, counted.age_ms))
+        kept_hour, now_hour = earlier_ms // HOUR_MS, counted.now_ms // HOUR_MS
+        _store_history(changed, counted, now_hour=later_ms // HOUR_MS, kept_hour=kept_hour)
+        _store_sums(changed, counted.tally.sums, now_hour=now_hour, kept_hour=kept_hour)
+        if counted.as_of_ms is not None:
+            changed.as_of_ms = counted.as_of_ms
+        vars(self.kept).update(vars(changed))
+
+    async def history(self, now_ms: int) -> History:
+        self._check()
+        now_hour = now_ms // HOUR_MS
+        usage = [
+            Usage._make((*key, *sums))
+            for key, sums in self.kept.hours.items()
+            if now_hour - bounds.KEPT_HISTORY_HOURS < int(key[0]) <= now_hour
+        ]
+        models = [Model(*name, first) for name, (first, _) in self.kept.models.items()]
+        began = min((hour for _, hour in self.kept.counted.values()), default=now_hour)
+        return History(now_hour, usage, models, began)
+
+    async def read(self, question: Callable[[SumRows], T]) -> T:
+        self._check()
+        return question(MemorySumRows(self.kept))
+
+    read_apart = read
+
+    async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
+        self._check()
+        names = {self.kept.ids[user] for user in users if user in self.kept.ids}
+        of_user = {grain.id for grain in grains.GRAINS if "user" in grain.dimensions}
+        rows = [
+            (period, ids)
+            for period, series in self.kept.periods.items()
+            for ids in series
+            if period[1] in of_user and ids[USER] in names
+        ]
+        if not dry_run:
+            for period, ids in rows:
+                sums = self.kept.periods[period].pop(ids)
+                add_up(self.kept.periods[period], (*ids[:USER], FORGOTTEN_ID, *ids[USER + 1 :]), sums)
+            self._drop(names)
+        return len(rows)
+
+    async def drop_unused_names(self) -> None:
+        self._check()
+        if len(self.kept.ids) > bounds.MAX_NAMES // 2:
+            self._drop(self.kept.ids.values())
+
+    def _drop(self, names: Iterable[int]) -> None:
+        """Those of *names* that nothing has."""
+        used = {each for series in self.kept.periods.values() for ids in series for each in ids}
+        gone = {*names} - used - {*self.kept.versions.values()}
+        self.kept.ids = {name: each for name, each in self.kept.ids.items() if each not in gone}
+        self.kept.versions = {each: model for each, model in self.kept.versions.items() if each not in gone}
+
+
+# ---- the hours of the detectors
+
+
+def _store_history(kept: KeptSums, counted: Counted, *, now_hour: int, kept_hour: int) -> None:
+    added: dict[tuple[int | str, ...], list[int]] = {}
+    for key, sums in counted.tally.sums.items():
+        if any(sums) and kept_hour - bounds.KEPT_HISTORY_HOURS < key.hour <= now_hour:
+            series = (key.hour, key.provider, key.model, key.team, key.service_name, key.currency, key.cost_source)
+            _add(added.setdefault(series, [0] * len(OF_DETECTORS)), [sums[each] or 0 for each in OF_DETECTORS])
+    for names, numbers in added.items():
+        numbers[-1] = round(Fraction(numbers[-1], ATTO // PICO))
+        held = sum(other[0] == names[0] for other in kept.hours)
+        fits = names in kept.hours or held < bounds.MAX_SERIES
+        others: tuple[int | str, ...] = (names[0], OTHER, OTHER, OTHER, OTHER, *names[5:])
+        _add(kept.hours.setdefault(names if fits else others, [0] * len(OF_DETECTORS)), numbers)
+    _note_models(kept, counted.tally, kept_hour)
+    before = kept.counted.get(counted.source, (0, now_hour))[1]
+    began = min((int(names[0]) for names in added), default=now_hour)
+    kept.counted[counted.source] = counted.through_no, min(before, began)
+    oldest = kept_hour - bounds.KEPT_HISTORY_HOURS
+    kept.hours = {names: sums for names, sums in kept.hours.items() if oldest < int(names[0]) <= now_hour + 24}
+
+
+def _note_models(kept: KeptSums, tally: Tally, kept_hour: int) -> None:
+    oldest = kept_hour - bounds.MODEL_HOURS
+    room = max(0, bounds.MAX_MODELS - len(kept.models))
+    current = [(name, seen) for name, seen in tally.models().items() if seen[1] > oldest]
+    for name, (first, last) in current[:room]:
+        earlier, later = kept.models.get(name, (first, last))
+        kept.models[name] = min(first, earlier), max(last, later)
+    kept.models = {name: seen for name, seen in kept.models.items() if seen[1] > oldest}
+
+
+def _add(mine: list[int], theirs: Sequence[int]) -> None:
+    mine[:] = [one + other for one, other in zip(mine, theirs, strict=True)]
+
+
+# ---- the sums of hours and days
+
+
+def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept_hour: int) -> None:
+    hours: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    for key, ids in _numbered(kept, sums):
+        if key.hour > kept_hour - bounds.KEPT_HOURS:
+            add_up(hours[key.hour], ids, sums[key])
+        if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
+            add_up(days[key.hour // DAY * DAY], ids, sums[key])
+    for span, periods in ((HOUR, hours), (DAY, days)):
+        for hour, series in periods.items():
+            for grain, of_grain in by_grain(series, span):
+                _add_series(kept, span, grain, hour, of_grain)
+    if kept.counted_from is None:
+        kept.counted_from = now_hour // DAY * DAY
+    for day in days:
+        kept.revisions[day] = kept.revisions.get(day, 0) + 1
+    _delete_old(kept, kept_hour)
+    if kept.room_checked != now_hour:
+        kept.room_checked = now_hour
+        _keep_room(kept, now_hour)
+
+
+def _numbered(kept: KeptSums, sums: Mapping[Key, Sums]) -> list[tuple[Key, Ids]]:
+    words = {word for key in sums for word in (key.currency, key.cost_source)}
+    few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
+    models = {key.model for key in sums}
+    found = _ids_of(kept, words, bounds.MAX_NAMES + bounds.ROOM_FOR_CURRENCIES)
+    found |= _ids_of(kept, few, bounds.MAX_NAMES)
+    found |= _ids_of(kept, {name for key in sums for name in (key.user, key.device_id)}, bounds.MAX_NAMES_WITH_MANY)
+    for name in sorted(models):
+        own = _ids_of(kept, {model_of(name)}, bounds.MAX_NAMES)[model_of(name)]
+        if model_of(name) != name and min(own, found[name]) >= FIRST_NAME:
+            kept.versions.setdefault(found[name], own)
+    return [(key, tuple([found[name] for name in key[1:]])) for key in sums if any(sums[key])]
+
+
+def _ids_of(kept: KeptSums, names: Collection[str], most: int) -> dict[str, int]:
+    found = {"": UNKNOWN_ID}
+    for name in sorted({*names} - {""}):
+        if name not in kept.ids and len(kept.ids) < most:
+            kept.last_id += 1
+            kept.ids[name] = kept.last_id
+        found[name] = kept.ids.get(name, OTHER_ID)
+    return found
+
+
+def _add_series(kept: KeptSums, span: int, grain: grains.Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
+    held = kept.periods.setdefault((span, grain.id, hour), {})
+    for ids, sums in within_bounds(grain, span, held, series).items():
+        add_up(held, ids, sums)
+
+
+def _delete_old(kept: KeptSums, now_hour: int) -> None:
+    oldest_day = now_hour - bounds.KEPT_DAYS * DAY - DAY
+    oldest = {HOUR: now_hour - bounds.KEPT_HOURS, DAY: oldest_day}
+    kept.periods = {each: series for each, series in kept.periods.items() if each[2] > oldest[each[0]]}
+    kept.revisions = {day: n for day, n in kept.revisions.items() if day > oldest_day}
+    kept.levels = {day: level for day, level in kept.levels.items() if day > oldest_day}
+
+
+def _keep_room(kept: KeptSums, now_hour: int) -> None:
+    for kept_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
+        if _rows(kept, HOUR) <= bounds.MAX_HOUR_ROWS:
+            break
+        kept.hours_from = max(kept.hours_from, now_hour - kept_hours + 1)
+        kept.periods = {
+            each: series for each, series in kept.periods.items() if each[0] != HOUR or each[2] >= kept.hours_from
+        }
+    while _rows(kept, DAY) > bounds.MAX_DAY_ROWS:
+        days = {hour for span, _, hour in kept.periods if span == DAY and hour < now_hour - DAY}
+        left = sorted((kept.levels.get(day, 0), day) for day in days if kept.levels.get(day, 0) < 2)
+        if not left:
+            break
+        level, day = left[0]
+        for grain in grains.GRAINS:
+            columns = grain.dimensions & FINE if level == 0 else grain.dimensions
+            if columns and (series := kept.periods.pop((DAY, grain.id, day), None)):
+                into: dict[Ids, Sums] = {}
+                for ids, sums in series.items():
+                    add_up(into, folded(ids, columns), sums)
+                _add_series(kept, DAY, grain, day, into)
+        kept.levels[day] = level + 1
+
+
+def _rows(kept: KeptSums, span: int) -> int:
+    return sum(len(series) for each, series in kept.periods.items() if each[0] == span)
+
+
+# ---- questions
+
+
+class _Row(NamedTuple):
+    hour: int
+    names: Mapping[str, int]
+    """Column -> id of its name; `version` is the model's own one."""
+    sums: Sums
+
+
+class MemorySumRows:
+    def __init__(self, kept: KeptSums) -> None:
+        self._kept = kept
+
+    def totals(self, within: TimeRange, *, now_hour: int, where: Filters = NO_FILTERS) -> UsageSums:
+        return self._sum(self._rows(self._parts(within, now_hour), where))
+
+    def over_time(
+        self, within: TimeRange, *, now_hour: int, interval: Interval = "day", where: Filters = NO_FILTERS
+    ) -> list[Bucket]:
+        span = SPANS[interval]
+        buckets: dict[int, list[_Row]] = defaultdict(list)
+        for row in self._rows(self._parts(within, now_hour, interval), where):
+            buckets[row.hour // span * span].append(row)
+        return [Bucket(hour * HOUR_MS, self._sum(rows)) for hour, rows in sorted(buckets.items())]
+
+    def breakdown(
+        self,
+        within: TimeRange,
+        *,
+        now_hour: int,
+        group_by: Sequence[Dimension],
+        where: Filters = NO_FILTERS,
+        order_by: OrderBy = "cost",
+        currency: str | None = None,
+        ascending: bool = False,
+        offset: int = 0,
+        limit: int = 20,
+        folds_versions: bool = False,
+    ) -> Breakdown:
+        parts = self._parts(within, now_hour)
+        groups: dict[Ids, list[_Row]] = defaultdict(list)
+        for row in self._rows(parts, where, group_by, folds_versions=folds_versions):
+            groups[tuple(row.names[each] for each in group_by)].append(row)
+        groups.pop((OTHER_ID,) * len(group_by), None)
+        asked = self._main_currency(parts) if currency is None else self._ids([currency])[0]
+
+        def rank(ids: Ids) -> list[tuple[bool, object]]:
+            if order_by == "name":
+                texts = [self._names[each] for each in ids]
+                return [(isinstance(text, str), text.encode() if isinstance(text, str) else b"") for text in texts]
+            number = SUM_NAMES.index(order_by)
+            of_currency = [row for row in groups[ids] if order_by != "cost" or row.names["currency"] == asked]
+            values = [value for row in of_currency if (value := row.sums[number]) is not None]
+            calls = sum(row.sums[CALLS] or 0 for row in groups[ids])
+            return [(bool(values), sum(values)), (True, calls if order_by == "cost" else 0)]
+
+        ordered = sorted(sorted(groups), key=rank, reverse=not ascending)  # equal ranks stand by their ids
+        page = ordered[offset : offset + min(limit, bounds.MAX_GROUPS)]
+        shown = tuple(self._group(ids, groups[ids], group_by, folds_versions=folds_versions) for ids in page)
+        total = self._sum(self._rows(parts, where))
+        return Breakdown(shown, len(groups), less(total, [group.sums for group in shown]), total)
+
+    def as_of(self, *, now_hour: int) -> AsOf:
+        return AsOf(self._kept.as_of_ms, self._hours_from(now_hour) * HOUR_MS)
+
+    def revision(self, day: int) -> int:
+        return self._kept.revisions.get(day, 0)
+
+    @property
+    def _names(self) -> dict[int, Name]:
+        return {number: absent for absent, number in ABSENT.items()} | {
+            number: name for name, number in self._kept.ids.items()
+        }
+
+    def _hours_from(self, now_hour: int) -> int:
+        return max(self._kept.hours_from, now_hour - bounds.KEPT_HOURS + 1)
+
+    def _parts(self, within: TimeRange, now_hour: int, interval: Interval = "day") -> list[Segment]:
+        return segments(within, now_hour=now_hour, hours_from=self._hours_from(now_hour), interval=interval)
+
+    def _ids(self, names: Collection[Name]) -> list[int]:
+        known = self._kept.ids
+        return [known.get(name, NO_NAME) if isinstance(name, str) else ABSENT[name] for name in names]
+
+    def _rows(
+        self,
+        parts: Sequence[Segment],
+        where: Filters,
+        dimensions: Collection[Dimension] = (),
+        *,
+        folds_versions: bool = False,
+    ) -> Iterator[_Row]:
+        wanted = {name: {*self._ids(names)} for name, names in where.items()}
+        if "model" in wanted:
+            wanted["model"] |= {each for each, model in self._kept.versions.items() if model in wanted["model"]}
+        for part in parts:
+            grain = grain_for({*dimensions, *where}, part.span)
+            for (span, grain_id, hour), series in self._kept.periods.items():
+                if (span, grain_id) != (part.span, grain.id) or not part.first_hour <= hour < part.end_hour:
+                    continue
+                for ids, sums in series.items():
+                    names = dict(zip(COLUMNS, ids, strict=True))
+                    if all(names[name] in some for name, some in wanted.items()):
+                        model = names["model"]
+                        own = self._kept.versions.get(model, model) if folds_versions else model
+                        yield _Row(hour, {**names, "model": own, "version": model}, sums)
+
+    def _sum(self, rows: Iterable[_Row]) -> UsageSums:
+        adder, names = Adder(), self._names
+        for row in rows:
+            currency = names[row.names["currency"]]
+            known = currency if isinstance(currency, str) else None
+            is_estimated = names[row.names["cost_source"]] == "estimated"
+            adder.add(Cells(row.sums[:COST], known, money(0, row.sums[COST] or 0), is_estimated))
+        return adder.sums()
+
+    def _main_currency(self, parts: Sequence[Segment]) -> int:
+        calls: dict[int, int] = defaultdict(int)
+        for row in self._rows(parts, NO_FILTERS):
+            calls[row.names["currency"]] += row.sums[CALLS] or 0
+        named = [currency for currency in calls if currency > OTHER_ID]
+        return min(named, key=lambda currency: (-calls[currency], currency), default=NO_NAME)
+
+    def _group(self, ids: Ids, rows: Sequence[_Row], group_by: Sequence[Dimension], *, folds_versions: bool) -> Group:
+        names = self._names
+        versions: dict[int, list[_Row]] = defaultdict(list)
+        for row in rows if folds_versions else ():
+            versions[row.names["version"]].append(row)
+        inside: list[Group] = []
+        if folds_versions and versions.keys() != {ids[group_by.index("model")]}:
+            inside = [Group((names[each],), self._sum(some)) for each, some in versions.items()]
+            inside.sort(key=lambda group: (-group.sums.calls, str(group.names[0])))
+        return Group(tuple(names[each] for each in ids), self._sum(rows), tuple(inside[: bounds.MAX_VERSIONS]))
