@@ -121,7 +121,9 @@ class SupervisedLaneStore(LaneStore, Protocol):
 
     @property
     def gateway_id(self) -> str:
-        """Identity of this store, made with it: sent as `X-Gateway-Id` and in every envelope."""
+        """Identity of what is counted here as one, made with the store: records, batches and
+        repeats are known by it. Sent as `X-Gateway-Id` and in every envelope.
+        """
 
     def depth(self, lane: Lane) -> Depth:
         """The lane's counts now."""

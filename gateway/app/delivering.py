@@ -33,7 +33,7 @@ class Delivering:
 async def start_delivering(build: Build, stores: Stores) -> Delivering:
     """Rebuild the ledger, start the lanes, settling and upkeep. Raises CannotStart, SpoolError."""
     config, spool = build.config, stores.spool
-    itself = own_device(spool.gateway_id, config.devices.own_id, is_workstation=config.profile == "device")
+    itself = own_device(stores.instance_id, config.devices.own_id, is_workstation=config.profile == "device")
     ingest = await open_ingest(
         config,
         build.stack,

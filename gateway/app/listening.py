@@ -121,7 +121,7 @@ def admin_of(
     admin = build_admin(build.config, behind, access, running=live.running, now_ms=build.now_ms)
     if build.config.telemetry is not None:
         registry = admin[PARTS].registry
-        pushing = build_push(build.config.telemetry, registry, build.tracer, stores.spool.gateway_id, pushes)
+        pushing = build_push(build.config.telemetry, registry, build.tracer, stores.instance_id, pushes)
         build.stack.push_async_callback(pushing.close)  # pushed last when all listeners are closed
         build.run(pushing.run(), "own telemetry")
     return admin

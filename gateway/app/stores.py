@@ -29,6 +29,8 @@ from spool.store import FileSpool
 @dataclass(frozen=True, slots=True)
 class Stores:
     spool: FileSpool
+    instance_id: str
+    """Of this process. A data directory has one at a time, so it is the spool's `gateway_id`."""
     control: Database
     prices: Prices
     price_file: PriceFileWatch | None
@@ -73,4 +75,4 @@ async def open_stores(build: Build) -> Stores:
     closing(bases.close)
     sums = await SqliteSums.open(control)
     follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
-    return Stores(spool, control, prices, price_file, keys, devices, senders, bases, sums, follower)
+    return Stores(spool, spool.gateway_id, control, prices, price_file, keys, devices, senders, bases, sums, follower)

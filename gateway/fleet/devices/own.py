@@ -14,8 +14,8 @@ from spool.store import Spool
 DISTRIBUTION: Final = "ai-telemetry-gateway"
 
 
-def own_device(gateway_id: str, own_id: str | None, *, is_workstation: bool) -> New:
-    """Under *own_id*, else the gateway's own id, which lies in its data directory.
+def own_device(instance_id: str, own_id: str | None, *, is_workstation: bool) -> New:
+    """Under *own_id*, else *instance_id*, the id of the process.
 
     It has no name of the machine.
     """
@@ -24,7 +24,7 @@ def own_device(gateway_id: str, own_id: str | None, *, is_workstation: bool) -> 
         "client": {"name": DISTRIBUTION, "version": version(DISTRIBUTION)},
     }
     kind = "workstation" if is_workstation else "gateway"
-    return New(own_id or gateway_id, kind, "gateway", orjson.dumps(details))
+    return New(own_id or instance_id, kind, "gateway", orjson.dumps(details))
 
 
 PENDING: Final = "pending_records"

@@ -29,7 +29,7 @@ def build_push(
     options: Telemetry,
     registry: CollectorRegistry,
     tracer: Tracer | None,
-    gateway_id: str,
+    instance_id: str,
     pushes: Counter[tuple[str, str]],
 ) -> "TelemetryPush":
     """Make it inside a running loop. Raises CannotStart for a certificate authority that cannot be
@@ -54,6 +54,6 @@ def build_push(
     resource = {
         "service.name": PRODUCT,
         "service.version": version(PRODUCT),
-        "service.instance.id": gateway_id,
+        "service.instance.id": instance_id,
     }
     return TelemetryPush(push, registry, tracer, resource, interval_s=options.interval_s, pushes=pushes)
