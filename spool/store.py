@@ -262,7 +262,17 @@ class NumberingStore(Protocol):
         """
 
     def position(self, lane: Lane) -> tuple[int, int]:
-        """(chunk, index) that the next record appended to *lane* will have."""
+        """(chunk, index) that the next record appended to *lane* will have. Raises SpoolError while
+        appends are refused.
+        """
+
+
+class LostAppend(Protocol):
+    def __call__(self, *, is_distrusted: bool) -> None:
+        """An append failed after its positions were handed out: what was counted since is void.
+        With *is_distrusted* so may be what was counted before: the spool was damaged, or
+        `refuse_appends` was called.
+        """
 
 
 class CountingStore(NumberingStore, Protocol):
@@ -272,9 +282,7 @@ class CountingStore(NumberingStore, Protocol):
     def series(self) -> SeriesStore:
         """What it keeps of metrics."""
 
-    on_lost_append: Callable[[], None] | None
-    """Called when an append failed after its positions were handed out: what
-    was counted since is void."""
+    on_lost_append: LostAppend | None
     lost_appends: int
     """Commits of appends that failed, as far as their senders were
     answered; goes with `settle`."""
@@ -318,6 +326,9 @@ class CountingStore(NumberingStore, Protocol):
 
     async def settled_seq(self, lane: Lane) -> int:
         """The last settled chunk."""
+
+    async def kept_chunks(self, lane: Lane, first_seq: int) -> list[int]:
+        """Numbers of *lane*'s chunks on disk, from *first_seq* on."""
 
     def refuse_appends(self, error: SpoolError) -> None:
         """Refuse appends with *error* until `accept_appends`; calls `on_lost_append`."""

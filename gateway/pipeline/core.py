@@ -169,9 +169,9 @@ class Core:
     def _append_piece(
         self, records: list[bytes], rows: bytes, counts: ItemCounts, links: bytes, now_ms: int, repeats: list[bytes]
     ) -> Awaitable[None]:
-        try:
-            with self._spool.reserve():
-                seq, first = self._spool.position(AI_TELEMETRY)
+        with self._spool.reserve():
+            seq, first = self._spool.position(AI_TELEMETRY)
+            try:
                 counted = self._settler.ledger.count_rows(rows, links, seq, first, now_ms)
                 duplicates = counted.duplicates
                 if duplicates:
@@ -181,11 +181,11 @@ class Core:
                     counts.duplicate = len(duplicates)
                 counts.kept = len(records)
                 return self._spool.append(AI_TELEMETRY, records, counts, facts=counted.facts, links=counted.links)
-        except BaseException:
-            # The ledger may know calls that the spool does not: their resend must not be taken for
-            # a duplicate.
-            self._settler.distrust()
-            raise
+            except BaseException:
+                # The ledger may know calls that the spool does not: their resend must not be taken
+                # for a duplicate.
+                self._settler.distrust()
+                raise
 
 
 def all_of(waiting: Sequence[Awaitable[None]]) -> Awaitable[object]:

@@ -109,13 +109,19 @@ class Settler:
         self._counted = asyncio.Event()
         self._counting: list[int] = []
         """The first reference of each payload of which more is to be counted."""
-        self.rebuilding: asyncio.Task[None] | None = None
-        """Reads the ledger from disk again, after an append was lost; None before the first."""
+        self.recovery: asyncio.Task[None] | None = None
+        """Makes the ledger know what is on disk, after an append was lost; None before the first
+        one.
+        """
+        self._is_distrusted = False
+        """The ledger has to be read from disk again."""
+        self._pass = asyncio.Lock()
+        """Held while a pass decides by the ledger."""
         self.tracer: Tracer | None = None
         self.lag_seconds = Histogram(LAG_S)
         """Of each chunk of calls, from its receipt until it may be sent."""
         self.rebuilds = 0
-        """How often a failed commit made the ledger be read from disk again."""
+        """How often the ledger was read from disk again."""
         spool.on_lost_append = self._lost_append
 
     async def rebuild(self) -> None:
@@ -141,7 +147,6 @@ class Settler:
         await self.aggregates.load()
         self.ledger = ledger
         self._late = LateChunks(self._spool)
-        self._spool.accept_appends()
         self._counted.set()
 
     def distrust(self) -> None:
@@ -150,23 +155,42 @@ class Settler:
         """
         self._spool.refuse_appends(SpoolError("the ledger is being read again"))
 
-    def _lost_append(self) -> None:
-        """What the ledger counted never came to disk: read the truth from there
-        before anything else is taken.
+    def _lost_append(self, *, is_distrusted: bool) -> None:
+        """What the ledger counted never came to disk: it is taken back before anything else is
+        counted. With *is_distrusted* nothing of the ledger is believed.
         """
-        self.rebuilds += 1
-        if self.rebuilding is None or self.rebuilding.done():
-            self.rebuilding = asyncio.create_task(self._rebuild_until_done(), name="ledger-rebuild")
+        self._is_distrusted |= is_distrusted
+        if self.recovery is None or self.recovery.done():
+            self.recovery = asyncio.create_task(self._recover(), name="ledger-recovery")
 
-    async def _rebuild_until_done(self) -> None:
+    async def _recover(self) -> None:
         while True:
             try:
-                await self.rebuild()
+                if self._is_distrusted or not await self._take_back():
+                    self._is_distrusted = False
+                    self.rebuilds += 1
+                    await self.rebuild()
             except Exception as error:  # noqa: BLE001 nothing is taken until the truth is known, so it is asked for again
+                self._is_distrusted = True
                 log.warning("the ledger could not be rebuilt yet", error=type(error).__name__, at=places(error))
                 await asyncio.sleep(RETRY_S)
             else:
-                return
+                if not self._is_distrusted:
+                    self._spool.accept_appends()
+                    return
+
+    async def _take_back(self) -> bool:
+        """Let the ledger know nothing of the chunks that did not come to disk; False where only
+        reading it again does that. It takes as long as these are many, whatever the ledger holds.
+        """
+        async with self._pass:
+            chunks = self.ledger.open_chunks()
+            kept = {*await self._spool.kept_chunks(AI_TELEMETRY, chunks[0])} if chunks else set()
+            lost = [seq for seq in chunks if seq > max(kept, default=0)]
+            if not self.ledger.take_back(lost):
+                return False
+            await self.aggregates.load()
+            return True
 
     def now_ms(self) -> int:
         """The clock by which reports fall due."""
@@ -203,8 +227,8 @@ class Settler:
                 tasks.create_task(self._report_behind(), name="settling behind")
                 tasks.create_task(self.aggregates.run(lambda seq: self._announce(self._now_ms(), seq)), name="metrics")
         finally:
-            if self.rebuilding is not None:
-                self.rebuilding.cancel()
+            if self.recovery is not None:
+                self.recovery.cancel()
 
     async def _run(self) -> None:
         turned_ms = self._now_ms()
@@ -256,8 +280,12 @@ class Settler:
 
         Raises SpoolError when that could not be written down; then nothing was decided.
         """
-        if self.rebuilding is not None:
-            await self.rebuilding
+        if self.recovery is not None:
+            await self.recovery
+        async with self._pass:
+            return await self._settle_pass(now_ms)
+
+    async def _settle_pass(self, now_ms: int) -> int:
         ledger, lost_appends = self.ledger, self._spool.lost_appends
         sealed_seq = self._spool.sealed_seq  # before it is asked what is held: what comes meanwhile is not due
         end = min([call_ref(*self._spool.position(AI_TELEMETRY)), *self._counting])

@@ -149,13 +149,13 @@ impl Table {
 
     #[pyo3(signature = (key, value = 1))]
     pub fn add(&mut self, key: u64, value: u64) -> PyResult<bool> {
-        let Slot::Free(slot) = self.slot(&self.young, key) else {
-            return Ok(false);
-        };
-        if self.in_old(key) != 0 {
-            return Ok(false);
+        match self.slot(&self.young, key) {
+            Slot::Of(slot) if self.step == 2 && self.young.cell(slot * 2 + 1) == 0 => {
+                self.young.set(slot * 2 + 1, value);
+            }
+            Slot::Free(slot) if self.in_old(key) == 0 => self.put(slot, key, value)?,
+            _ => return Ok(false),
         }
-        self.put(slot, key, value)?;
         Ok(true)
     }
 
@@ -175,9 +175,10 @@ impl Table {
     }
 
     pub fn find(&self, key: u64) -> u64 {
-        match self.value(&self.young, key) {
-            0 => self.in_old(key),
-            found => found,
+        match self.slot(&self.young, key) {
+            Slot::Of(slot) if self.step == 2 => self.young.cell(slot * 2 + 1),
+            Slot::Of(_) => 1,
+            Slot::Free(_) => self.in_old(key),
         }
     }
 

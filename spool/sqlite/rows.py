@@ -211,6 +211,12 @@ def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
     return LaneRow(source, Position(seq, idx), settled)
 
 
+def chunk_seqs(connection: sqlite3.Connection, lane: Lane, first_seq: int) -> list[int]:
+    """Of *lane*, from *first_seq* on."""
+    found = connection.execute("SELECT seq FROM chunk WHERE lane=? AND seq>=?", (lane, first_seq))
+    return [seq for (seq,) in found]
+
+
 def replay_lane(lane: Lane) -> Lane:
     """The lane of the chunks that hold *lane*'s dead letters once they were requeued;
     it is in no table of lanes.

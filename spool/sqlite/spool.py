@@ -51,7 +51,7 @@ from spool.sqlite.snapshots import SqliteSnapshots
 from spool.sqlite.unit_lane import SqliteUnitCostLane
 from spool.sqlite.writer import GroupResult, Operation, Writer
 from spool.status import Quarantined, Room, Verified
-from spool.store import Depth, ItemCounts, Refusal
+from spool.store import Depth, ItemCounts, LostAppend, Refusal
 from spool.unit_cost import Rules
 
 log = structlog.get_logger()
@@ -93,6 +93,9 @@ class SqliteSpool:
 
     Make with `open_spool` on the event loop's thread; use on that thread only.
     """
+
+    _salvages = 0
+    """That `on_lost_append` was notified of."""
 
     def __init__(
         self,
@@ -162,7 +165,7 @@ class SqliteSpool:
         self._dead_letters = DeadLetterSummary()
         self._counted_state: object = None
         self._is_closed = False
-        self.on_lost_append: Callable[[], None] | None = None
+        self.on_lost_append: LostAppend | None = None
         """Called when an append failed after its positions were handed out:
         what was counted since is void."""
         self.series = SqliteSeries(self)
@@ -266,6 +269,7 @@ class SqliteSpool:
         return self._gathering.sealed_seq
 
     def position(self, lane: Lane) -> tuple[int, int]:
+        self._refuse_if_lost()
         with self._gathering.lock:
             chunk = self._gathering.chunk(lane)
             return chunk.seq, len(chunk.records)
@@ -363,7 +367,7 @@ class SqliteSpool:
                 asker.set_exception(value)
             else:
                 asker.set_result(value)
-        if self.writer.refuses_appends and self._lost is None:
+        if self.writer.salvages != self._salvages:
             self._lose(SpoolError("the spool was damaged and is salvaged"), [])
         for own in gathered.chunks:
             if own not in self._settling:  # of what settles nothing is ready before `settle`
@@ -382,15 +386,19 @@ class SqliteSpool:
         if self.on_lost_append is None:
             self.writer.refuses_appends = False
         else:
-            self.refuse_appends(error)
+            self._refuse(error, is_distrusted=self.writer.salvages != self._salvages)
 
     def refuse_appends(self, error: SpoolError) -> None:
         """Take no appends, with *error*, until `accept_appends`;
         the owner of the ledger is notified.
         """
+        self._refuse(error, is_distrusted=True)
+
+    def _refuse(self, error: SpoolError, *, is_distrusted: bool) -> None:
         self._lost = error
+        self._salvages = self.writer.salvages
         if self.on_lost_append is not None:
-            self.on_lost_append()
+            self.on_lost_append(is_distrusted=is_distrusted)
 
     def accept_appends(self) -> None:
         """The ledger was rebuilt from the file: take appends again."""
@@ -449,6 +457,9 @@ class SqliteSpool:
 
     async def settled_seq(self, lane: Lane) -> int:
         return (await self.ask_behind(lambda c, _: rows.lane_row(c, lane))).settled_seq
+
+    async def kept_chunks(self, lane: Lane, first_seq: int) -> list[int]:
+        return await self.ask_behind(lambda c, _: rows.chunk_seqs(c, lane, first_seq))
 
     # ---- out
 

@@ -16,7 +16,7 @@ from gateway.common.lists.conventions import envelope, read_request
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
 from gateway.config.loader import load_config
-from gateway.stores.sqlite.insights import SqliteInsights
+from gateway.stores.sqlite.insights import open_insights
 from gateway.usage.insights.finding import INSIGHT_LIST, Finding
 from gateway.usage.insights.store import InsightStore
 from spool.record import AI_TELEMETRY
@@ -170,7 +170,7 @@ async def test_aggregates_wait_their_time_and_know_what_was_counted(
 
 async def test_a_list_is_whole_when_the_clock_jumps_between_its_pages(tmp_path: Path, clock: Clock) -> None:
     database = await Database.open(tmp_path / "control.db")
-    store = await InsightStore.open(await SqliteInsights.open(database), now_ms=clock)
+    store = await InsightStore.open(await open_insights(database), now_ms=clock)
 
     async def note(*models: str) -> None:
         found.extend(Finding("no_price", "", model, f"no price of {model}", "pricing", "low") for model in models)

@@ -194,8 +194,8 @@ async def test_settling_and_the_ledger_live_through_a_full_disk(small_disk: Path
     assert refused
     filler.unlink()
     await rig.spool.run_maintenance()
-    assert rig.counting.rebuilding is not None
-    await rig.counting.rebuilding
+    assert rig.counting.recovery is not None
+    await rig.counting.recovery
     for n in range(40):
         await rig.send(*(call(f"{n}-{i}", trace=f"w{n}-{i}", tokens=(2, 2)) for i in range(100)))
     await rig.settle()

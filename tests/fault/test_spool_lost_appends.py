@@ -31,8 +31,8 @@ async def _run(spool: SqliteSpool, sql: str) -> None:
 
 async def rebuilt(rig: Rig) -> None:
     """The ledger was read from the disk after the loss."""
-    assert rig.counting.rebuilding is not None
-    await rig.counting.rebuilding
+    assert rig.counting.recovery is not None
+    await rig.counting.recovery
 
 
 @pytest.fixture

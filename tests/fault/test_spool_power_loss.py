@@ -154,8 +154,8 @@ async def main(data_dir, failing):
             continue
         raise SystemExit(f"{name} was acknowledged though it could not be synced")
     failing.unlink()
-    while rig.counting.rebuilding is not None and not rig.counting.rebuilding.done():
-        await rig.counting.rebuilding
+    while rig.counting.recovery is not None and not rig.counting.recovery.done():
+        await rig.counting.recovery
     while True:
         try:
             await rig.send(call("x", trace="x"), call("after", trace="z"))

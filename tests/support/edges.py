@@ -38,6 +38,14 @@ def _one_item_each(message: Any, resources: str, scopes: str, items: str) -> Ite
                 yield one
 
 
+def items_of(signal: str, body: bytes) -> list[bytes]:
+    """Each span or log record of *body*, Protobuf of "traces" or "logs", as a request of
+    its own.
+    """
+    kind, *names = _PROTOBUF[signal]
+    return [one.SerializeToString() for one in _one_item_each(kind.FromString(body), *names)]
+
+
 def dealt(meta_file: Path, draw: random.Random) -> list[list[Posted]]:
     """What each edge gets of the scenario of *meta_file*; a body in JSON goes to one edge whole."""
     edges: list[list[Posted]] = [[] for _ in range(EDGES)]

@@ -22,7 +22,7 @@ from spool.record import AI_TELEMETRY, OWN_LANES, Batch, Lane
 from spool.series import Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.settings import SpoolSettings
 from spool.settling import MERGED, MOVED, Change, Evidence, Moved, Outcomes, Position, Settled
-from spool.store import Depth, ItemCounts, Refusal
+from spool.store import Depth, ItemCounts, LostAppend, Refusal
 
 T = TypeVar("T")
 CHUNK_RECORDS: Final = 500
@@ -181,7 +181,7 @@ class SpoolInMemory:
         self._kept_after: dict[Lane, int] = {}
         self._lost: SpoolError | None = None
         self.lost_appends = 0
-        self.on_lost_append: Callable[[], None] | None = None
+        self.on_lost_append: LostAppend | None = None
         self.series = SeriesInMemory(self)
         self._random = 0
 
@@ -245,6 +245,7 @@ class SpoolInMemory:
         return self._next_seq - 1
 
     def position(self, lane: Lane) -> tuple[int, int]:
+        self._refuse_if_lost()
         chunk = self._chunk(lane)
         return chunk.seq, len(chunk.records)
 
@@ -342,12 +343,13 @@ class SpoolInMemory:
         self._appenders, self._open, self._counts = [], {}, []
         self.lost_appends += 1
         if self.on_lost_append is not None:
-            self.refuse_appends(error)
+            self._lost = error
+            self.on_lost_append(is_distrusted=False)
 
     def refuse_appends(self, error: SpoolError) -> None:
         self._lost = error
         if self.on_lost_append is not None:
-            self.on_lost_append()
+            self.on_lost_append(is_distrusted=True)
 
     def accept_appends(self) -> None:
         self._lost = None
@@ -413,6 +415,9 @@ class SpoolInMemory:
 
     async def settled_seq(self, lane: Lane) -> int:
         return await self.ask_behind(lambda disk: disk.settled[disk.lanes[lane].source])
+
+    async def kept_chunks(self, lane: Lane, first_seq: int) -> list[int]:
+        return await self.ask_behind(lambda disk: [chunk.seq for chunk in disk.of(lane, first_seq)])
 
     # ---- out
 

@@ -99,6 +99,22 @@ class CoInstrumentedIndex:
             number = self._forgotten.pop(((key, *own), fact.start_ms), 0) if self._forgotten else 0
         bucket.insert(at, Entry(fact.start_ms, number, ref, fact.end_ms))
 
+    def remove(self, fact: CallDigest, ref: int) -> None:
+        """*ref* is the last one that was added, less those that were removed."""
+        own = fact.scope, fact.response != 0
+        for key in {*usage_keys(fact), ANY}:
+            buckets = self._buckets.get(key, {})
+            bucket = buckets.get(own, [])
+            at = bisect_left(bucket, (fact.start_ms + 1,)) - 1
+            while at >= 0 and bucket[at].start_ms == fact.start_ms and bucket[at].ref != ref:
+                at -= 1
+            if at >= 0 and bucket[at].ref == ref:
+                del bucket[at]
+            if own in buckets and not bucket:
+                del buckets[own]
+            if key in self._buckets and not buckets:
+                del self._buckets[key]
+
     def near(self, fact: CallDigest, ref: int) -> list[int]:
         """References of reports from other scopes whose usage and times may agree, of at most
         `MAX_NEAR` that are nearest in time. Two that both state a response id are no pair.
@@ -234,6 +250,13 @@ class SettlingReports:
         if len(self.refs) >= self.prune_at:
             self.prune(oldest_seq())
             self.prune_at = 2 * len(self.refs) + 4096
+
+    def take_back(self, fact: CallDigest, ref: int) -> None:
+        """Forget *ref*, the last one."""
+        if self.index is not None:
+            self.index.remove(fact, ref)
+        elif self.refs and self.refs[-1] == ref:
+            self.refs.pop()
 
     def prune(self, oldest_seq: int) -> bool:
         """Forget references into chunks before *oldest_seq*; whether any are left."""

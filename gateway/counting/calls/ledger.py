@@ -249,7 +249,7 @@ class Ledger:
         fact = unpack_fact(rows, i)
         self._note_marks(fact, ref, chunk, split_ref(ref).idx, first)
         if fact.group:
-            self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place)
+            self._order.see(fact.group, fact.session, rank(fact), chunk.received_ms, place=fact.place, seq=chunk.seq)
 
     def _is_news(self, rows: bytes, i: int, ref: int, places: Sequence[int], first: int) -> bool:
         """Whether row *i* reports its span, which is known, again: the span's first report is open,
@@ -299,6 +299,48 @@ class Ledger:
                 rows.append(trace_id + span_id + parent_span_id + prev.to_bytes(8, "little"))
                 ref += REF_STEP
         return b"".join(rows)
+
+    def open_chunks(self) -> list[int]:
+        """The chunks that settle, in order."""
+        return [*self._chunks]
+
+    def take_back(self, lost: Collection[int]) -> bool:
+        """Know nothing of the chunks *lost*, the latest ones, which did not come to disk: what
+        refers to their reports refers to what came before. False, and nothing changed, where too
+        much came since.
+
+        What they stated of spans above calls stays known, and what was looked at for them is looked
+        at.
+        """
+        if not self._order.can_take_back(lost):
+            return False
+        before = _Before({}, {}, {}, {})
+        for seq in sorted(lost, reverse=True):
+            chunk = self._chunks.pop(seq)
+            self._begun.pop(seq, None)
+            for idx in range(len(chunk.links) // LINK_ROW_BYTES):
+                link = unpack_link(chunk.links, idx)
+                above = span_key(link.trace_id + link.parent_span_id)
+                before.children[link_ref(seq, idx)] = above, link.prev_child
+            for idx in reversed(range(len(chunk.outcomes))):
+                self._take_back_report(unpack_fact(chunk.facts, idx), call_ref(seq, idx), before)
+        for table, of_table in zip(self._tables, before, strict=True):
+            _take_back_keys(table, of_table)
+        self._order.take_back(lost)
+        self._versions.take_back(lost)
+        self._stream_parts.prune(self.settles)
+        return True
+
+    def _take_back_report(self, fact: CallDigest, ref: int, before: "_Before") -> None:
+        before.spans[ref] = span_key(fact.trace_id + fact.span_id), 0
+        if fact.parent_span_id != NO_SPAN:
+            before.children[ref] = span_key(fact.trace_id + fact.parent_span_id), fact.prev_child
+        if fact.response:
+            before.responses[ref] = fact.response, fact.prev_response
+        if fact.request:
+            before.requests[ref] = fact.request, fact.prev_request
+        if (seen := self._sources.get(fact.source)) is not None:
+            seen.take_back(fact, ref)
 
     def restore(
         self,
@@ -964,6 +1006,23 @@ class _Restored(_Payload):
         own = self.rows[i * DIGEST_BYTES : i * DIGEST_BYTES + IDENTITY_BYTES]
         self._ledger._add_version(self._ledger._spans.find(span_key(own)), ref)  # noqa: SLF001 - a part of it
         return True
+
+
+class _Before(NamedTuple):
+    """Of each table: reference of a report -> its key, and what the key referred to before."""
+
+    spans: dict[int, tuple[int, int]]
+    children: dict[int, tuple[int, int]]
+    responses: dict[int, tuple[int, int]]
+    requests: dict[int, tuple[int, int]]
+
+
+def _take_back_keys(table: Table, before: Mapping[int, tuple[int, int]]) -> None:
+    for key in {key for key, _ in before.values()}:
+        known = table.find(key)
+        while known in before:
+            known = before[known][1]
+        table.swap(key, known)
 
 
 def _groups_in_order(rows: bytes, ref: int) -> Iterator[Group]:

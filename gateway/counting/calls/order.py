@@ -12,7 +12,9 @@ sessions times places. Their value is the time of the last report of the way tha
 bit 16), the rank that is fixed, and the lowest seen.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from gateway.counting.calls.table import MASK, new_table
 
@@ -27,6 +29,16 @@ _TIME_BIT = 16
 _NONE = 1 << 32
 _ANY = 1 << 33
 """Beyond all fingerprints of sessions and places."""
+MAX_CHANGES = 20_000
+"""By the latest reports, that can be taken back: some 3 MiB."""
+
+
+class _Change(NamedTuple):
+    seq: int
+    """Of the chunk whose report made it."""
+    key: int
+    before: int
+    after: int
 
 
 class SignalPrecedence:
@@ -34,21 +46,24 @@ class SignalPrecedence:
     something was forwarded with.
     """
 
-    __slots__ = ("_now_s", "_table")
+    __slots__ = ("_changes", "_forgotten_seq", "_now_s", "_table")
 
     def __init__(self, max_keys: int) -> None:
         self._table = new_table(max_keys, with_values=True)
         self._now_s = 0
+        self._changes: deque[_Change] = deque()
+        self._forgotten_seq = 0
+        """The last chunk of which a change is no longer among these."""
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0) -> None:
-        """A report of *rank* was received."""
+    def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0, seq: int = 0) -> None:
+        """A report of *rank* was received; it stands in chunk *seq*."""
         now_s = self._now_s = now_ms // _MS_PER_S
         find, swap = self._table.find, self._table.swap
         for key in _remembered_keys(group, session, place):
-            state = find(key)
+            state = before = find(key)
             at_s = state >> _TIME_BIT
             if abs(now_s - at_s) > _HOLD_S:
                 state = at_s = 0
@@ -61,6 +76,32 @@ class SignalPrecedence:
             after = at_s << _TIME_BIT | fixed << _FIXED_BIT | seen
             if after != state:
                 swap(key, after)
+                self._changes.append(_Change(seq, key, before, after))
+        while len(self._changes) > MAX_CHANGES:
+            self._forgotten_seq = max(self._forgotten_seq, self._changes.popleft().seq)
+
+    def can_take_back(self, seqs: Collection[int]) -> bool:
+        """Whether every change by reports of the chunks *seqs* is still known."""
+        return min(seqs, default=self._forgotten_seq + 1) > self._forgotten_seq
+
+    def take_back(self, seqs: Collection[int]) -> None:
+        """The reports of the chunks *seqs*, the latest, were not received."""
+        kept: deque[_Change] = deque()
+        while self._changes:
+            change = self._changes.pop()
+            if change.seq in seqs:
+                self._restore(change)
+            else:
+                kept.appendleft(change)
+        self._changes = kept
+
+    def _restore(self, change: _Change) -> None:
+        state, fixed = self._table.find(change.key), change.after >> _FIXED_BIT & _RANK
+        now_fixed = state >> _FIXED_BIT & _RANK
+        if now_fixed == fixed:
+            self._table.swap(change.key, change.before)
+        else:  # fixed since by a call that stands
+            self._table.swap(change.key, state & ~_RANK | (change.before & _RANK or now_fixed))
 
     def fix(self, group: int, session: int, rank: int, *, place: int = 0) -> list[int]:
         """A call is taken from a report of *rank*: from now on that is the way that

@@ -52,7 +52,7 @@ class Table(Protocol):
 
     def add(self, key: int, value: int = 1) -> bool:
         """Put *key* (not 0), with *value* in a table that has values; False, and nothing changed,
-        when it was there already.
+        when it was there already. A key whose value was set to 0 is not there.
         """
 
     def swap(self, key: int, value: int) -> int:
@@ -102,9 +102,12 @@ class PythonTable:
         i = key * step & mask
         while found := cells[i]:
             if found == key:
+                if step == 2 and not cells[i + 1]:  # noqa: PLR2004 - key and value
+                    cells[i + 1] = value
+                    return True
                 return False
             i = i + step & mask
-        if self._old is not None and _slot(self._old, key) >= 0:
+        if self._old is not None and _value(self._old, key):
             return False
         cells[i] = key
         if step == 2:  # noqa: PLR2004 - key and value

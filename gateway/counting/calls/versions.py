@@ -8,7 +8,7 @@ as one report under the first one's reference, and the most complete of them is 
 after the first report was let go changes nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -48,6 +48,14 @@ class Versions:
         """The other reports of the span that *ref* reports; mostly none."""
         first = self._first.get(ref, ref)
         return [other for other in self.of(first) if other != ref] if first in self._later else []
+
+    def take_back(self, seqs: Collection[int]) -> None:
+        """Forget the reports in the chunks *seqs*."""
+        for ref in [ref for ref in self._first if split_ref(ref).seq in seqs]:
+            first = self._first.pop(ref)
+            self._later[first].remove(ref)
+            if not self._later[first]:
+                del self._later[first]
 
     def prune(self, oldest_seq: int) -> None:
         """Forget spans of which nothing stands in chunk *oldest_seq* or later."""

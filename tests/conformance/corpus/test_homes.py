@@ -1,7 +1,13 @@
 """A captured payload comes to the same records, byte for byte, wherever the spool is."""
 
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from gateway.common.contract.intake import Sender
@@ -13,22 +19,66 @@ from gateway.pipeline.parsing.parser import Parser
 from gateway.usage.pricing.prices import Prices
 from tests.conformance.corpus.truths import LOGS, METRICS, TRACES
 from tests.support.corpus import Scenario
+from tests.support.edges import items_of
 from tests.support.metrics_rig import METRICS_SETTLE_MS
-from tests.support.spool_homes import HOMES, spool_home_of
+from tests.support.spool_homes import HOMES, SpoolHome, spool_home_of
 from tests.support.spool_rig import Clock, Rig, drained
 
+SENDER = Sender(None, "peer")
 
-async def records(name: str, scenario: Scenario, folder: Path) -> list[bytes]:
-    """What is forwarded of the payloads, which come one by one, with a kill behind each."""
+
+def payloads_of(scenario: Scenario) -> list[Taken]:
+    return [Taken(payload.signal, payload.body, payload.is_json) for payload in scenario.payloads]
+
+
+def front_of(rig: Rig) -> Front:
+    return Front(rig.spool, Core(rig.spool, rig.counting), Parser(ParseRules(Prices())), now_ms=rig.clock)
+
+
+async def killed_behind_each(rig: Rig, home: SpoolHome, payloads: Sequence[Taken]) -> None:
+    for payload in payloads:
+        await front_of(rig).put(payload, SENDER)
+        home.kill()
+        await rig.reopen()
+        rig.clock.now_ms += 10
+
+
+async def kept_at_once(rig: Rig, home: SpoolHome, payloads: Sequence[Taken]) -> None:
+    front = front_of(rig)
+    for payload in payloads:
+        await front.put(payload, SENDER)
+        rig.clock.now_ms += 10
+
+
+async def lost_before_each(rig: Rig, home: SpoolHome, payloads: Sequence[Taken], lost: Sequence[Taken] = ()) -> None:
+    """Before each payload a commit fails that had it and all that come later, and those of *lost*,
+    which never come again.
+    """
+    front = front_of(rig)
+    for at, payload in enumerate(payloads):
+        await home.break_appends()
+        refused = [front.put(each, SENDER) for each in (*lost, *payloads[at:])]
+        outcomes = await asyncio.gather(*refused, return_exceptions=True)
+        await home.mend_appends()
+        if rig.counting.recovery is not None:
+            await rig.counting.recovery
+        if isinstance(outcomes[len(lost)], BaseException):  # else it has no record
+            await front.put(payload, SENDER)
+        rig.clock.now_ms += 10
+    assert rig.counting.rebuilds == 0
+
+
+async def records(
+    name: str,
+    payloads: Sequence[Taken],
+    folder: Path,
+    bring: Callable[[Rig, SpoolHome, Sequence[Taken]], Awaitable[None]],
+) -> list[bytes]:
+    """What is forwarded of the payloads, which come one by one."""
     clock = Clock()
     home = spool_home_of(name, folder / name, clock)
     rig = await Rig.opened(folder, clock, home=home)
-    for payload in scenario.payloads:
-        front = Front(rig.spool, Core(rig.spool, rig.counting), Parser(ParseRules(Prices())), now_ms=clock)
-        await front.put(Taken(payload.signal, payload.body, payload.is_json), Sender(None, "peer"))
-        home.kill()
-        await rig.reopen()
-        clock.now_ms += 10
+    await bring(rig, home, payloads)
     await rig.settle(after_ms=METRICS_SETTLE_MS)
     await rig.settle()
     found = await drained(rig.spool)
@@ -37,7 +87,48 @@ async def records(name: str, scenario: Scenario, folder: Path) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("scenario", [*TRACES, *LOGS, *METRICS], ids=lambda x: f"{x.name}.{x.payloads[0].signal}")
+def name_of(scenario: Scenario) -> str:
+    return f"{scenario.name}.{scenario.payloads[0].signal}"
+
+
+@pytest.mark.parametrize("scenario", [*TRACES, *LOGS, *METRICS], ids=name_of)
 async def test_a_captured_payload_comes_to_the_same_records_on_every_home(scenario: Scenario, tmp_path: Path) -> None:
-    first, second = [await records(name, scenario, tmp_path) for name in HOMES]
+    first, second = [await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in HOMES]
     assert first == second
+
+
+def items(scenario: Scenario) -> list[Taken]:
+    """The spans and log records of the payloads, each in a request of its own."""
+    return [
+        payload if payload.json else payload._replace(body=body)
+        for payload in payloads_of(scenario)
+        for body in ([payload.body] if payload.json else items_of(payload.kind, payload.body))
+    ]
+
+
+@pytest.mark.parametrize("scenario", [*TRACES, *LOGS], ids=name_of)
+async def test_what_a_failed_commit_had_and_comes_again_is_counted_as_if_it_came_once(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    every = payloads_of(scenario)
+    kept = await records("memory", every, tmp_path / "kept", kept_at_once)
+    assert await records("memory", every, tmp_path / "lost", lost_before_each) == kept
+
+
+@pytest.mark.parametrize("scenario", [*TRACES, *LOGS], ids=name_of)
+async def test_what_a_failed_commit_had_and_never_comes_again_decides_nothing(
+    scenario: Scenario, tmp_path: Path, chance: random.Random
+) -> None:
+    every = items(scenario)
+    lost = [each for each in every if chance.random() < 0.5]
+    left = [each for each in every if each not in lost]
+    kept = await records("memory", left, tmp_path / "kept", kept_at_once)
+    found = await records("memory", left, tmp_path / "lost", partial(lost_before_each, lost=lost))
+    assert [*map(_without_people, found)] == [*map(_without_people, kept)]
+
+
+def _without_people(record: bytes) -> dict[str, Any]:
+    """Who is behind the calls below a span stays known from any report of it."""
+    found: dict[str, Any] = orjson.loads(record)
+    del found["attribution"]
+    return found

@@ -153,7 +153,7 @@ async def test_a_settle_that_fails_loses_and_doubles_nothing(rig: Rig, monkeypat
     monkeypatch.setattr(rig.spool, "number_chunk", fail)
     with pytest.raises(OSError, match="no number"):
         await rig.settle()
-    await rig.counting.rebuilding  # type: ignore[misc]  # set by the failure
+    await rig.counting.recovery  # type: ignore[misc]  # set by the failure
     await rig.settle()
     await rig.send(ended("a", 2_500))
     await rig.settle()

@@ -27,7 +27,7 @@ from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.listen import listen, runner_for
-from gateway.stores.sqlite.insights import SqliteInsights
+from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.usage.insights.finding import STATUSES, Finding
 from gateway.usage.insights.store import InsightStore
@@ -87,7 +87,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             random_bytes=os.urandom,
         )
         stack.push_async_callback(keys.close)
-        store = await InsightStore.open(await SqliteInsights.open(database), now_ms=clock)
+        store = await InsightStore.open(await open_insights(database), now_ms=clock)
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
         parts = pages_of(access, unsettled=store.unsettled, gate=KeyAuthenticator(keys))
         stores = AdminStores(status=figures, insights=Found(store.page, store))

@@ -3,14 +3,17 @@ no duplicate.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway.counting.calls import order
+from gateway.rules.call import Call
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
-from tests.support.calls import call
+from tests.support.calls import call, link
 from tests.support.polling import HANGS_S
 from tests.support.spool_homes import SpoolHome
 from tests.support.spool_rig import Clock, Rig, append
@@ -24,10 +27,10 @@ async def rig(home: SpoolHome, tmp_path: Path, clock: Clock) -> AsyncIterator[Ri
     await rig.close()
 
 
-async def rebuilt(rig: Rig) -> None:
-    """The ledger was read from the home after the loss."""
-    assert rig.counting.rebuilding is not None
-    await rig.counting.rebuilding
+async def recovered(rig: Rig) -> None:
+    """The ledger knows what the home has, after the loss."""
+    assert rig.counting.recovery is not None
+    await rig.counting.recovery
 
 
 async def test_a_refused_payload_is_taken_when_it_comes_again_and_an_earlier_one_is_a_duplicate(
@@ -38,15 +41,15 @@ async def test_a_refused_payload_is_taken_when_it_comes_again_and_an_earlier_one
     with pytest.raises(SpoolError):
         await rig.send(call("refused", trace="u"))
     await home.mend_appends()
-    await rebuilt(rig)
+    await recovered(rig)
     await rig.send(call("refused", trace="u"), call("earlier"))
     await rig.settle()
     assert await rig.totals() == (2, 200, 40)
     assert (rig.spool.edge()["kept"], rig.spool.edge()["duplicate"]) == (2, 1)
-    assert rig.counting.rebuilds == 1
+    assert rig.counting.rebuilds == 0, "nothing was read again"
 
 
-async def test_until_the_ledger_is_read_again_nothing_is_taken(home: SpoolHome, rig: Rig) -> None:
+async def test_until_the_ledger_took_it_back_nothing_is_taken(home: SpoolHome, rig: Rig) -> None:
     await home.break_appends()
     with pytest.raises(SpoolError):
         await rig.send(call("a"))
@@ -55,7 +58,7 @@ async def test_until_the_ledger_is_read_again_nothing_is_taken(home: SpoolHome, 
     with pytest.raises(SpoolError):
         append(rig.spool, [b"{}"])
     await home.mend_appends()
-    await rebuilt(rig)
+    await recovered(rig)
     rig.spool.admit(1)
 
 
@@ -72,7 +75,7 @@ async def test_a_call_is_not_dropped_for_one_that_was_lost(home: SpoolHome, rig:
     with pytest.raises(SpoolError):
         await lost
     await home.mend_appends()
-    await rebuilt(rig)
+    await recovered(rig)
     await rig.settle()
     assert await rig.totals() == (1, 200, 40), "its children never came again, so it stands"
 
@@ -84,7 +87,7 @@ async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebui
     with pytest.raises(SpoolError):
         await rig.send(call("a"))
     await home.mend_appends()
-    await rebuilt(rig)
+    await recovered(rig)
     await rig.send(call("a"))
     async with asyncio.timeout(HANGS_S):
         while not (records := await rig.records()):
@@ -92,3 +95,77 @@ async def test_the_settling_task_goes_on_after_a_failure_and_ends_with_its_rebui
     assert len(records) == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def lose(home: SpoolHome, rig: Rig, *calls: Call, links: Sequence[bytes] = ()) -> None:
+    """What never comes again; nothing is read from the home for it."""
+    await home.break_appends()
+    with pytest.raises(SpoolError):
+        await rig.append(*calls, links=links)
+    await home.mend_appends()
+    await recovered(rig)
+    assert rig.counting.rebuilds == 0
+
+
+@pytest.mark.parametrize("same", [{"response": "r1"}, {"request": "q1"}])
+async def test_reports_of_one_call_are_one_with_a_lost_one_between_them(
+    home: SpoolHome, rig: Rig, same: dict[str, Any]
+) -> None:
+    """Each names the one before it."""
+    await rig.send(call("a", service="w", **same), call("b", trace="t2", service="x", scope="another", **same))
+    await lose(home, rig, call("c", trace="t3", service="y", scope="a third", **same))
+    await rig.send(call("d", trace="t4", service="z", scope="a fourth", **same))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_call_below_a_span_is_found_with_a_lost_span_beside_it(home: SpoolHome, rig: Rig) -> None:
+    await rig.append(call("below", parent="m", service="x"), links=[link("t", "m", "root")])
+    await lose(home, rig, links=[link("t", "n", "root")])
+    await rig.append(links=[link("t", "o", "root")])
+    await rig.send(call("root", at=(0, 3000), scope="framework"))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_lost_report_of_a_products_first_way_suppresses_none_of_its_second(home: SpoolHome, rig: Rig) -> None:
+    way = {"product": "codex", "session": "s"}
+    await rig.send(call("a", rank=2, **way))
+    await lose(home, rig, call("b", trace="u", rank=1, **way))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_another_version_of_a_span_is_news_after_it_was_lost(home: SpoolHome, rig: Rig) -> None:
+    more = call("a", tokens=(100, 20))
+    await rig.send(call("a", tokens=(None, None)))
+    await lose(home, rig, more)
+    await rig.send(more)
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_span_that_was_lost_twice_is_taken_the_third_time_and_known_from_then_on(
+    home: SpoolHome, rig: Rig
+) -> None:
+    for _ in range(2):
+        await lose(home, rig, call("a"))
+    await rig.send(call("a"))
+    await rig.send(call("a"))
+    await rig.settle()
+    assert (await rig.totals(), rig.spool.edge()["duplicate"]) == ((1, 100, 20), 1)
+
+
+async def test_too_much_that_was_lost_is_found_out_from_the_home(
+    home: SpoolHome, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "MAX_CHANGES", 3)
+    await home.break_appends()
+    with pytest.raises(SpoolError):
+        await rig.send(call("a", rank=1, product="codex", session="s"))
+    await home.mend_appends()
+    await recovered(rig)
+    assert rig.counting.rebuilds == 1
+    await rig.send(call("a", rank=1, product="codex", session="s"))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
