@@ -186,8 +186,7 @@ class Settler:
         async with self._pass:
             chunks = self.ledger.open_chunks()
             kept = {*await self._spool.kept_chunks(AI_TELEMETRY, chunks[0])} if chunks else set()
-            lost = [seq for seq in chunks if seq > max(kept, default=0)]
-            if not self.ledger.take_back(lost):
+            if not self.ledger.take_back([seq for seq in chunks if seq not in kept]):
                 return False
             await self.aggregates.load()
             return True

@@ -12,7 +12,7 @@ import pytest
 from gateway.counting.calls import order
 from gateway.rules.call import Call
 from spool.errors import SpoolError
-from spool.record import AI_TELEMETRY
+from spool.record import AI_TELEMETRY, Lane
 from tests.support.calls import call, link
 from tests.support.polling import HANGS_S
 from tests.support.spool_homes import SpoolHome
@@ -167,5 +167,21 @@ async def test_too_much_that_was_lost_is_found_out_from_the_home(
     await recovered(rig)
     assert rig.counting.rebuilds == 1
     await rig.send(call("a", rank=1, product="codex", session="s"))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_lost_call_is_taken_back_below_aggregates_that_were_written_behind_it(
+    home: SpoolHome, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written by an operation, which is carried out alone where its commit failed."""
+    kept_chunks = rig.spool.kept_chunks
+
+    async def with_aggregates(lane: Lane, first_seq: int) -> list[int]:
+        return [*await kept_chunks(lane, first_seq), 1_000_000]
+
+    monkeypatch.setattr(rig.spool, "kept_chunks", with_aggregates)
+    await lose(home, rig, call("a"))
+    await rig.send(call("a"))
     await rig.settle()
     assert await rig.totals() == (1, 100, 20)
