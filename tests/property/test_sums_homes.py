@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.usage.sums.figures import Breakdown
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
-from gateway.usage.sums.home import Counted, SumHome, SumRows
+from gateway.usage.sums.home import AskedGroups, Counted, SumHome, SumRows
 from gateway.usage.sums.names import Absent, Filters
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS, Key, Sums, Tally
@@ -26,6 +26,7 @@ COUNT = st.integers(0, 3)
 """Few, so that groups are of equal rank."""
 COST = st.sampled_from([0, 10**17, -(10**12) - 1])
 TOKENS = st.none() | COUNT
+Question = tuple[TimeRange, AskedGroups]
 ORDERS: tuple[OrderBy, ...] = ("cost", "calls", "input_tokens", "output_tokens", "name")
 
 
@@ -45,17 +46,16 @@ def series(draw: st.DrawFn) -> tuple[Key, Sums]:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> dict[str, Any]:
+def questions(draw: st.DrawFn) -> Question:
     first = draw(st.integers(0, 60))
     dimension = draw(st.sampled_from(DIMENSIONS))
     where: Filters = (
         {dimension: draw(st.lists(NAMES.map(_name), min_size=1, max_size=3))} if draw(st.booleans()) else {}
     )
     group_by: list[Dimension] = draw(st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=3, unique=True))
-    return {
-        "within": TimeRange(NOW_HOUR - first, NOW_HOUR + 1),
+    asked: dict[str, Any] = {
         "where": where,
-        "group_by": group_by,
+        "by": group_by,
         "order_by": draw(st.sampled_from((*ORDERS, "cost", "cost", "cost"))),
         "currency": draw(st.sampled_from([None, "USD", "EUR", "XYZ"])),
         "ascending": draw(st.booleans()),
@@ -63,17 +63,19 @@ def questions(draw: st.DrawFn) -> dict[str, Any]:
         "limit": draw(st.integers(1, 5)),
         "folds_versions": "model" in group_by,
     }
+    return TimeRange(NOW_HOUR - first, NOW_HOUR + 1), AskedGroups(**asked)
 
 
 def _name(text: str) -> str | Absent:
     return text or Absent.UNKNOWN
 
 
-def answers(kept: SumRows, asked: dict[str, Any]) -> list[object]:
-    within, where = asked["within"], asked["where"]
+def answers(kept: SumRows, question: Question) -> list[object]:
+    within, asked = question
+    where = asked.where
     hours = kept.over_time(within, now_hour=NOW_HOUR, interval="hour", where=where)
     days = kept.over_time(within, now_hour=NOW_HOUR, where=where)
-    found: Breakdown = kept.breakdown(now_hour=NOW_HOUR, **asked)
+    found: Breakdown = kept.breakdown(within, asked, now_hour=NOW_HOUR)
     revisions = [kept.revision(day) for day in range(NOW_HOUR // 24 * 24 - 96, NOW_HOUR, 24)]
     return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, revisions]
 
@@ -92,9 +94,7 @@ async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]]) -> None:
     st.lists(questions(), min_size=1, max_size=4),
     NAMES,
 )
-def test_both_homes_answer_alike(
-    commits: list[list[tuple[Key, Sums]]], asked: list[dict[str, Any]], forgotten: str
-) -> None:
+def test_both_homes_answer_alike(commits: list[list[tuple[Key, Sums]]], asked: list[Question], forgotten: str) -> None:
     async def of_both() -> list[list[object]]:
         found: list[list[object]] = []
         async with AsyncExitStack() as stack:

@@ -28,9 +28,8 @@ from gateway.usage.sums.grains import (
     within_bounds,
 )
 from gateway.usage.sums.history import History, Model, Usage
-from gateway.usage.sums.home import AsOf, Counted, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, Counted, SumRows
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
-from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import (
     ATTO,
     CACHEABLE,
@@ -319,41 +318,29 @@ class MemorySumRows:
             buckets[row.hour // span * span].append(row)
         return [Bucket(hour * HOUR_MS, self._sum(rows)) for hour, rows in sorted(buckets.items())]
 
-    def breakdown(
-        self,
-        within: TimeRange,
-        *,
-        now_hour: int,
-        group_by: Sequence[Dimension],
-        where: Filters = NO_FILTERS,
-        order_by: OrderBy = "cost",
-        currency: str | None = None,
-        ascending: bool = False,
-        offset: int = 0,
-        limit: int = 20,
-        folds_versions: bool = False,
-    ) -> Breakdown:
+    def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown:
         parts = self._parts(within, now_hour)
         groups: dict[Ids, list[_Row]] = defaultdict(list)
-        for row in self._rows(parts, where, group_by, folds_versions=folds_versions):
-            groups[tuple(row.names[each] for each in group_by)].append(row)
-        groups.pop((OTHER_ID,) * len(group_by), None)
-        asked = self._main_currency(parts) if currency is None else self._ids([currency])[0]
+        for row in self._rows(parts, asked.where, asked.by, folds_versions=asked.folds_versions):
+            groups[tuple(row.names[each] for each in asked.by)].append(row)
+        groups.pop((OTHER_ID,) * len(asked.by), None)
+        known = asked.currency
+        currency = self._main_currency(parts) if known is None else self._ids([known])[0]
 
         def rank(ids: Ids) -> list[tuple[bool, object]]:
-            if order_by == "name":
+            if asked.order_by == "name":
                 texts = [self._names[each] for each in ids]
                 return [(isinstance(text, str), text.encode() if isinstance(text, str) else b"") for text in texts]
-            number = SUM_NAMES.index(order_by)
-            of_currency = [row for row in groups[ids] if order_by != "cost" or row.names["currency"] == asked]
+            number = SUM_NAMES.index(asked.order_by)
+            of_currency = [row for row in groups[ids] if asked.order_by != "cost" or row.names["currency"] == currency]
             values = [value for row in of_currency if (value := row.sums[number]) is not None]
             calls = sum(row.sums[CALLS] or 0 for row in groups[ids])
-            return [(bool(values), sum(values)), (True, calls if order_by == "cost" else 0)]
+            return [(bool(values), sum(values)), (True, calls if asked.order_by == "cost" else 0)]
 
-        ordered = sorted(sorted(groups), key=rank, reverse=not ascending)  # equal ranks stand by their ids
-        page = ordered[offset : offset + min(limit, bounds.MAX_GROUPS)]
-        shown = tuple(self._group(ids, groups[ids], group_by, folds_versions=folds_versions) for ids in page)
-        total = self._sum(self._rows(parts, where))
+        ordered = sorted(sorted(groups), key=rank, reverse=not asked.ascending)  # equal ranks stand by their ids
+        page = ordered[asked.offset : asked.offset + min(asked.limit, bounds.MAX_GROUPS)]
+        shown = tuple(self._group(ids, groups[ids], asked) for ids in page)
+        total = self._sum(self._rows(parts, asked.where))
         return Breakdown(shown, len(groups), less(total, [group.sums for group in shown]), total)
 
     def as_of(self, *, now_hour: int) -> AsOf:
@@ -417,13 +404,13 @@ class MemorySumRows:
         named = [currency for currency in calls if currency > OTHER_ID]
         return min(named, key=lambda currency: (-calls[currency], currency), default=NO_NAME)
 
-    def _group(self, ids: Ids, rows: Sequence[_Row], group_by: Sequence[Dimension], *, folds_versions: bool) -> Group:
+    def _group(self, ids: Ids, rows: Sequence[_Row], asked: AskedGroups) -> Group:
         names = self._names
         versions: dict[int, list[_Row]] = defaultdict(list)
-        for row in rows if folds_versions else ():
+        for row in rows if asked.folds_versions else ():
             versions[row.names["version"]].append(row)
         inside: list[Group] = []
-        if folds_versions and versions.keys() != {ids[group_by.index("model")]}:
+        if asked.folds_versions and versions.keys() != {ids[asked.by.index("model")]}:
             inside = [Group((names[each],), self._sum(some)) for each, some in versions.items()]
             inside.sort(key=lambda group: (-group.sums.calls, str(group.names[0])))
         return Group(tuple(names[each] for each in ids), self._sum(rows), tuple(inside[: bounds.MAX_VERSIONS]))

@@ -6,7 +6,7 @@ from gateway.usage.export.rows import Row, rows_of
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.figures import Group
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.home import SumRows
+from gateway.usage.sums.home import AskedGroups, SumRows
 from gateway.usage.sums.request import group_json, sums_json, time_text
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import TimeRange
@@ -16,10 +16,8 @@ def period_rows(kept: SumRows, within: TimeRange, group_by: Sequence[Dimension],
     """All groups of *within*, as an export has them. Raises BadRange."""
     groups: list[Group] = []
     while True:
-        found = kept.breakdown(
-            within, now_hour=now_hour, group_by=group_by, order_by="name", ascending=True, offset=len(groups),
-            limit=MAX_GROUPS,
-        )  # fmt: skip
+        asked = AskedGroups(group_by, order_by="name", ascending=True, offset=len(groups), limit=MAX_GROUPS)
+        found = kept.breakdown(within, asked, now_hour=now_hour)
         groups += found.groups
         if not found.groups or len(groups) >= found.count:
             break

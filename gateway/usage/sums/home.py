@@ -42,6 +42,23 @@ class Counted(NamedTuple):
     """
 
 
+class AskedGroups(NamedTuple):
+    """Groups *offset* to *offset* + *limit* (at most `bounds.MAX_GROUPS`) in that order; unknown
+    sorts below known, and groups of equal rank by when their names were seen first.
+    """
+
+    by: Sequence[Dimension]
+    where: Filters = NO_FILTERS
+    order_by: OrderBy = "cost"
+    currency: str | None = None
+    """In which costs are compared; None takes that of most calls."""
+    ascending: bool = False
+    offset: int = 0
+    limit: int = 20
+    folds_versions: bool = False
+    """Dated names of a model are in the model's group."""
+
+
 class SumHome(Protocol):
     async def begin(self, now_ms: int) -> None:
         """Counting begins, unless it did before: a day that is under way or older may be known in
@@ -87,25 +104,7 @@ class SumRows(Protocol):
     ) -> list[Bucket]:
         """Hours or UTC days in order; those without any call are left out."""
 
-    def breakdown(
-        self,
-        within: TimeRange,
-        *,
-        now_hour: int,
-        group_by: Sequence[Dimension],
-        where: Filters = NO_FILTERS,
-        order_by: OrderBy = "cost",
-        currency: str | None = None,
-        ascending: bool = False,
-        offset: int = 0,
-        limit: int = 20,
-        folds_versions: bool = False,
-    ) -> Breakdown:
-        """Groups *offset* to *offset* + *limit* (at most `bounds.MAX_GROUPS`) in that order;
-        unknown sorts below known, and groups of equal rank by when their names were seen first.
-        Costs are compared in *currency*; None takes that of most calls. *folds_versions*: dated
-        names of a model are in the model's group.
-        """
+    def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown: ...
 
     def as_of(self, *, now_hour: int) -> AsOf: ...
 

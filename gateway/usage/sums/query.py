@@ -14,7 +14,7 @@ from gateway.common.contract.errors import Overloaded
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.home import AsOf, SumHome, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, SumHome, SumRows
 from gateway.usage.sums.names import NO_FILTERS, Filters
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
@@ -93,13 +93,10 @@ class UsageQueries:
         offset: int = 0,
         limit: int = 20,
     ) -> Breakdown:
-        """As `SumRows.breakdown`. Dated names of a model are in the model's group."""
-        return await self._ask(
-            lambda kept, now_hour: kept.breakdown(
-                within, now_hour=now_hour, group_by=group_by, where=where, order_by=order_by, currency=currency,
-                ascending=ascending, offset=offset, limit=limit, folds_versions="model" in group_by,
-            )
-        )  # fmt: skip
+        """As `AskedGroups` has it. Dated names of a model are in the model's group."""
+        folds = "model" in group_by
+        asked = AskedGroups(group_by, where, order_by, currency, ascending, offset, limit, folds_versions=folds)
+        return await self._ask(lambda kept, now_hour: kept.breakdown(within, asked, now_hour=now_hour))
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""

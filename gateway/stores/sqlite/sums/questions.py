@@ -10,8 +10,8 @@ from gateway.stores.sqlite.sums.rollups import hours_from
 from gateway.stores.sqlite.sums.rows import Rows, marks
 from gateway.usage.sums import bounds
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
-from gateway.usage.sums.grains import OTHER_ID, Dimension
-from gateway.usage.sums.home import AsOf
+from gateway.usage.sums.grains import OTHER_ID
+from gateway.usage.sums.home import AskedGroups, AsOf
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
@@ -48,26 +48,12 @@ class SqliteSumRows:
             buckets[hour].add(cells)
         return [Bucket(hour * HOUR_MS, adder.sums()) for hour, adder in sorted(buckets.items())]
 
-    def breakdown(
-        self,
-        within: TimeRange,
-        *,
-        now_hour: int,
-        group_by: Sequence[Dimension],
-        where: Filters = NO_FILTERS,
-        order_by: OrderBy = "cost",
-        currency: str | None = None,
-        ascending: bool = False,
-        offset: int = 0,
-        limit: int = 20,
-        folds_versions: bool = False,
-    ) -> Breakdown:
+    def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown:
         connection, parts = self._connection, self._parts(within, now_hour)
-        rows = Rows(connection, parts, where, group_by, folds_versions=folds_versions)
-        order = _order(connection, parts, group_by, order_by, currency, ascending=ascending)
-        page, count = _ranked(rows, group_by, order, offset, min(limit, bounds.MAX_GROUPS))
-        groups = _sums_of(connection, rows, group_by, page, folds_versions=folds_versions)
-        total = _added(cells for _, cells in Rows(connection, parts, where).summed())
+        rows = Rows(connection, parts, asked.where, asked.by, folds_versions=asked.folds_versions)
+        page, count = _ranked(rows, asked, _order(connection, parts, asked))
+        groups = _sums_of(connection, rows, asked, page)
+        total = _added(cells for _, cells in Rows(connection, parts, asked.where).summed())
         return Breakdown(groups, count, less(total, [group.sums for group in groups]), total)
 
     def as_of(self, *, now_hour: int) -> AsOf:
@@ -90,26 +76,19 @@ class _Order(NamedTuple):
 Ids = tuple[int, ...]
 
 
-def _order(
-    connection: sqlite3.Connection,
-    parts: Sequence[Segment],
-    group_by: Sequence[Dimension],
-    order_by: OrderBy,
-    currency: str | None,
-    *,
-    ascending: bool,
-) -> _Order:
+def _order(connection: sqlite3.Connection, parts: Sequence[Segment], asked: AskedGroups) -> _Order:
     """The order of groups; those of equal rank stand by their names' ids."""
-    direction = "ASC" if ascending else "DESC"
-    columns = ", ".join(group_by)
-    if order_by == "name":
+    direction = "ASC" if asked.ascending else "DESC"
+    columns = ", ".join(asked.by)
+    if asked.order_by == "name":
         name = "(SELECT name FROM usage_names WHERE id = {})"
-        names = ", ".join(f"{name.format(each)} {direction}" for each in group_by)
+        names = ", ".join(f"{name.format(each)} {direction}" for each in asked.by)
         return _Order(f"{names}, {columns}")
-    if order_by != "cost":
-        return _Order(f"{_ORDERS[order_by]} {direction}, {columns}")
-    asked = _main_currency(connection, parts) if currency is None else ids_asked(connection, [currency])[0]
-    return _Order(f"{_ORDERS[order_by]} {direction}, sum(calls) {direction}, {columns}", (asked,) * 3)
+    if asked.order_by != "cost":
+        return _Order(f"{_ORDERS[asked.order_by]} {direction}, {columns}")
+    known = asked.currency
+    currency = _main_currency(connection, parts) if known is None else ids_asked(connection, [known])[0]
+    return _Order(f"{_ORDERS['cost']} {direction}, sum(calls) {direction}, {columns}", (currency,) * 3)
 
 
 def _main_currency(connection: sqlite3.Connection, parts: Sequence[Segment]) -> int:
@@ -121,44 +100,37 @@ def _main_currency(connection: sqlite3.Connection, parts: Sequence[Segment]) -> 
     return int(currency)
 
 
-def _ranked(rows: Rows, group_by: Sequence[Dimension], order: _Order, offset: int, limit: int) -> tuple[list[Ids], int]:
+def _ranked(rows: Rows, asked: AskedGroups, order: _Order) -> tuple[list[Ids], int]:
     """The groups of the page, and how many there are. A group is no one's where every name is
     "other".
     """
-    columns = ", ".join(group_by)
-    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in group_by)}) GROUP BY {columns}"
+    columns = ", ".join(asked.by)
+    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in asked.by)}) GROUP BY {columns}"
     found = rows.select(
         f"{columns}, count(*) OVER ()",
         f"{named} ORDER BY {order.sql} LIMIT ? OFFSET ?",
-        (*order.parameters, limit, offset),
+        (*order.parameters, min(asked.limit, bounds.MAX_GROUPS), asked.offset),
     ).fetchall()
-    if found or not offset:
+    if found or not asked.offset:
         return [row[:-1] for row in found], found[0][-1] if found else 0
     return [], len(rows.select(columns, named).fetchall())
 
 
-def _sums_of(
-    connection: sqlite3.Connection,
-    rows: Rows,
-    group_by: Sequence[Dimension],
-    page: Sequence[Ids],
-    *,
-    folds_versions: bool,
-) -> tuple[Group, ...]:
+def _sums_of(connection: sqlite3.Connection, rows: Rows, asked: AskedGroups, page: Sequence[Ids]) -> tuple[Group, ...]:
     """The sums of the groups of *page*, in its order."""
     adders = {ids: Adder() for ids in page}
     versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
-    values = ", ".join(f"({marks(len(group_by))})" for _ in page)
-    is_on_page = f"WHERE ({', '.join(group_by)}) IN (VALUES {values})" if page else "WHERE 0"
-    columns = (*group_by, "version") if folds_versions else group_by
+    values = ", ".join(f"({marks(len(asked.by))})" for _ in page)
+    is_on_page = f"WHERE ({', '.join(asked.by)}) IN (VALUES {values})" if page else "WHERE 0"
+    columns = (*asked.by, "version") if asked.folds_versions else asked.by
     for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
-        group = found[: len(group_by)]
+        group = found[: len(asked.by)]
         adders[group].add(cells)
-        if folds_versions:
+        if asked.folds_versions:
             versions[group][found[-1]].add(cells)
     ids_shown = {each for ids in page for each in ids} | {each for of_group in versions.values() for each in of_group}
     names = names_of(connection, ids_shown)
-    at = group_by.index("model") if folds_versions else 0
+    at = asked.by.index("model") if asked.folds_versions else 0
     return tuple(
         Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(versions[ids], names, ids[at]))
         for ids, adder in adders.items()
