@@ -12,10 +12,10 @@ from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sql.learnt_bases import SqlLearntBases
+from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
-from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
-from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
@@ -69,9 +69,9 @@ async def open_stores(build: Build) -> Stores:
         wall_ms=build.now_ms,
     )
     closing(devices.close)
-    senders = await KeptSenders.open(await SqliteSenders.open(control), build.now_ms)
+    senders = await KeptSenders.open(await SqlSenders.open(control), build.now_ms)
     closing(senders.close)
-    bases = await KeptLearntBases.open(await SqliteLearntBases.open(control))
+    bases = await KeptLearntBases.open(await SqlLearntBases.open(control))
     closing(bases.close)
     sums = await SqliteSums.open(control)
     follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)

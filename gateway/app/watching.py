@@ -14,8 +14,8 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
+from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sqlite.billing.days import open_billing
-from gateway.stores.sqlite.budgets import open_budgets
 from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.lane import BillingLane

@@ -39,12 +39,12 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sqlite.billing.days import open_billing
 from gateway.stores.sqlite.billing.relayed import open_relayed
-from gateway.stores.sqlite.budgets import open_budgets
 from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import offline_keys
-from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.book import BillingBook
@@ -102,7 +102,7 @@ async def _devices(config: Config) -> AsyncIterator[Devices]:
 @asynccontextmanager
 async def _senders(config: Config) -> AsyncIterator[SenderSource]:
     async with _control(config) as database:
-        yield (await KeptSenders.open(await SqliteSenders.open(database), wall_ms)).senders
+        yield (await KeptSenders.open(await SqlSenders.open(database), wall_ms)).senders
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.budgets.book import Budgets

@@ -12,7 +12,7 @@ import pytest
 
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
-from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.content import day_text
 from gateway.usage.billing.lane import BillingLane

@@ -21,7 +21,7 @@ from aiohttp import web
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.stores.sqlite.budgets import open_budgets
+from gateway.stores.sql.budgets import open_budgets
 from gateway.usage.billing import lane as lanes
 from gateway.usage.budgets.body import NewBudget
 from gateway.usage.budgets.book import Budgets

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 import pytest
 
@@ -22,14 +22,15 @@ from gateway.fleet.devices.home import DeviceHome
 from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
+from gateway.stores.postgres.database import PostgresDatabase
+from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.learnt_bases import SqlLearntBases
+from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sqlite.billing.days import open_billing
 from gateway.stores.sqlite.billing.relayed import open_relayed
-from gateway.stores.sqlite.budgets import open_budgets
 from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import SqliteKeys
-from gateway.stores.sqlite.learnt_bases import SqliteLearntBases
-from gateway.stores.sqlite.senders import SqliteSenders
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.home import BillingHome
@@ -48,8 +49,11 @@ from tests.support.memory_home import MemoryHome as HomeOf
 from tests.support.memory_insights import MemoryInsightRows
 from tests.support.memory_keys import KeptKeys, MemoryKeys
 from tests.support.memory_sums import KeptSums, MemorySums
+from tests.support.postgres import needs_postgres, shared_server
 
 HOMES: Final = ("sqlite", "memory")
+SQL_HOMES: Final = (*HOMES, pytest.param("postgres", marks=needs_postgres))
+"""Of a store that is written once for SQLite and Postgres."""
 only_sqlite: Final = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
 """Of a test about what is in the file; *home* is its fixture."""
 
@@ -85,7 +89,14 @@ class Home(Protocol):
 
 @asynccontextmanager
 async def home_of(name: str, folder: Path) -> AsyncIterator[Home]:
-    home: Home = MemoryHome() if name == "memory" else SqliteHome(await Database.open(folder / "control.db"))
+    home: Home
+    match name:
+        case "memory":
+            home = MemoryHome()
+        case "postgres":
+            home = await PostgresHome.open(shared_server().new_schema())
+        case _:
+            home = SqliteHome(await Database.open(folder / "control.db"))
     yield home
     await home.close()
 
@@ -95,10 +106,10 @@ class SqliteHome:
         self.database = database
 
     async def senders(self) -> SenderStore:
-        return await SqliteSenders.open(self.database)
+        return await SqlSenders.open(self.database)
 
     async def learnt_bases(self) -> LearntBasesStore:
-        return await SqliteLearntBases.open(self.database)
+        return await SqlLearntBases.open(self.database)
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
         return await SqliteViews.open(self.database, now_ms=now_ms)
@@ -179,6 +190,31 @@ class MemoryHome:
 
     async def close(self) -> None:
         self.is_closed = True
+
+
+class PostgresHome(MemoryHome):
+    """What has no tables in Postgres is in memory."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__()
+        self.database = database
+
+    @classmethod
+    async def open(cls, dsn: str) -> Self:
+        return cls(await PostgresDatabase.open(dsn, durability="storage"))
+
+    async def senders(self) -> SenderStore:
+        return await SqlSenders.open(self.database)
+
+    async def learnt_bases(self) -> LearntBasesStore:
+        return await SqlLearntBases.open(self.database)
+
+    async def budgets(self) -> BudgetHome:
+        return await open_budgets(self.database)
+
+    async def close(self) -> None:
+        await super().close()
+        await self.database.close()
 
 
 class MemorySenders:

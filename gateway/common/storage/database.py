@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import aiosqlite
 
@@ -50,6 +50,8 @@ class _Handle(NamedTuple):
 
 class Database:
     """An open file. Every method raises DatabaseUnavailable in place of sqlite3's own errors."""
+
+    engine: Final = "sqlite"
 
     def __init__(self, path: Path, writer: _Handle, reader: _Handle) -> None:
         self.path = path

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, cut, fetch_page
 from gateway.common.storage.database import Database, scripts_of
-from gateway.stores.sqlite.home import SqliteHome
+from gateway.stores.sql.database import SqlHome
 from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
 from gateway.usage.insights.home import CommentRow, InsightHome, InsightRow, StatusRow
 from gateway.usage.insights.kept import comment_item, insight_item
@@ -34,7 +34,7 @@ _PUT = (
 async def open_insights(database: Database) -> InsightHome:
     """The insights in *database*; missing tables are created. Raises DatabaseUnavailable."""
     await make_insight_tables(database)
-    return SqliteHome(database, SqliteInsightRows)
+    return SqlHome(database, SqliteInsightRows)
 
 
 class SqliteInsightRows:

@@ -10,7 +10,7 @@ from gateway.counting.bases import MAX_LEARNT, MAX_OF_KEY, Instrumentation, Lear
 from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.rules.call import Call
 from tests.support.spool_rig import Rig
-from tests.support.stores import HOMES, Home, home_of
+from tests.support.stores import SQL_HOMES, Home, home_of
 from tests.unit.rules.spans import normalised
 
 ACME = Instrumentation("acme.llm", "1.2", "anthropic")
@@ -162,7 +162,7 @@ async def test_what_was_learnt_is_kept_over_a_restart(home: Home) -> None:
     assert (again.excludes(LearntBy(ACME, "apps")), again.knows(7), len(again)) == (True, True, 2)
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=SQL_HOMES)
 async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
     async with home_of(request.param, tmp_path) as home:
         yield home

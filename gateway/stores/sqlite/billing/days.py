@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from gateway.common.storage.database import Database
+from gateway.stores.sql.database import SqlHome
 from gateway.stores.sqlite.billing.tables import make_billing_tables
-from gateway.stores.sqlite.home import SqliteHome
 from gateway.usage.billing.home import BillingHome, Day, Part, Summary
 
 _DUE = (
@@ -23,7 +23,7 @@ _DUE = (
 async def open_billing(database: Database) -> BillingHome:
     """The drops by day in *database*; missing tables are created. Raises DatabaseUnavailable."""
     await make_billing_tables(database)
-    return SqliteHome(database, SqliteBillingRows)
+    return SqlHome(database, SqliteBillingRows)
 
 
 class SqliteBillingRows:

@@ -7,8 +7,8 @@ from typing import Any, Final
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
 from gateway.common.storage.database import Database
+from gateway.stores.sql.database import SqlHome
 from gateway.stores.sqlite.billing.tables import make_billing_tables
-from gateway.stores.sqlite.home import SqliteHome
 from gateway.usage.billing.relay_home import (
     KNOWN_MS,
     MAX_REFUSED_BYTES,
@@ -42,7 +42,7 @@ _TABLE: Final = ListTable(
 async def open_relayed(database: Database) -> RelayHome:
     """The relayed drops in *database*; missing tables are created. Raises DatabaseUnavailable."""
     await make_billing_tables(database)
-    return SqliteHome(database, SqliteRelayRows)
+    return SqlHome(database, SqliteRelayRows)
 
 
 class SqliteRelayRows:

@@ -17,7 +17,7 @@ from gateway.serve.http.telemetry import telemetry_routes
 from gateway.serve.otlp import otlp_routes
 from tests.conformance.otlp_http.recording import RecordingIntake
 from tests.support.grpc_calls import TRACES
-from tests.support.stores import HOMES, Home, home_of
+from tests.support.stores import SQL_HOMES, Home, home_of
 
 HOUR_MS = 3_600_000
 
@@ -40,7 +40,7 @@ def senders(clock: Clock) -> Senders:
     return Senders(clock)
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=SQL_HOMES)
 async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
     async with home_of(request.param, tmp_path) as home:
         yield home

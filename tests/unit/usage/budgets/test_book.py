@@ -18,7 +18,7 @@ from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.common.storage.database import Database
 from gateway.observability.budget_metrics import BudgetCollector
 from gateway.operate import budgets as operations
-from gateway.stores.sqlite import budgets as sqlite_budgets
+from gateway.stores.sql import budgets as sql_budgets
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.budget import Span
 from gateway.usage.budgets.delivering import DEFAULT
@@ -155,9 +155,9 @@ async def test_looking_costs_as_much_for_a_budget_however_many_there_are(
         counts["read"] += 1
         return made(row)
 
-    made = sqlite_budgets._alert
+    made = sql_budgets._alert
     monkeypatch.setattr(Alert, "span", property(span))
-    monkeypatch.setattr(sqlite_budgets, "_alert", read)
+    monkeypatch.setattr(sql_budgets, "_alert", read)
     await rig.spend("10")
     work = []
     for number in range(16):

@@ -1,13 +1,11 @@
-"""`BudgetHome` in control.db."""
+"""`BudgetHome` in a database."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from gateway.common.storage.database import Database, scripts_of
-from gateway.stores.sqlite.home import SqliteHome
+from gateway.stores.sql.database import Connection, SqlDatabase, SqlHome, make_tables
 from gateway.usage.budgets.budget import DAY_MS, Budget, Threshold
 from gateway.usage.budgets.home import Alert, BudgetHome, Delivery, Waiting
 from gateway.usage.sums.figures import money_text
@@ -27,16 +25,16 @@ _ALERT = (
 )
 
 
-async def open_budgets(database: Database) -> BudgetHome:
+async def open_budgets(database: SqlDatabase[Connection]) -> BudgetHome:
     """The budgets in *database*; missing tables are created. Raises DatabaseUnavailable."""
-    await database.migrate("budgets", scripts_of("gateway.stores.sqlite.migrations.budgets"))
-    return SqliteHome(database, SqliteBudgetRows)
+    await make_tables(database, "budgets")
+    return SqlHome(database, SqlBudgetRows)
 
 
-class SqliteBudgetRows:
+class SqlBudgetRows:
     """`BudgetRows` in the caller's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def every(self) -> dict[str, Budget]:
@@ -56,8 +54,8 @@ class SqliteBudgetRows:
 
     def add_alert(self, alert: Alert, webhook: str | None, body: bytes | None) -> bool:
         stored = self._connection.execute(
-            f"INSERT OR IGNORE INTO budget_alerts ({_ALERT}, webhook, body)"  # noqa: S608 - own SQL
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO budget_alerts ({_ALERT}, webhook, body)"  # noqa: S608 - own SQL
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (*_row(alert), webhook, body),
         )
         return stored.rowcount > 0
@@ -68,18 +66,18 @@ class SqliteBudgetRows:
         )
 
     def rearm(self, alert_id: str) -> None:
-        self._connection.execute("UPDATE budget_alerts SET is_rearmed = 1 WHERE alert_id = ?", (alert_id,))
+        self._connection.execute("UPDATE budget_alerts SET is_rearmed = TRUE WHERE alert_id = ?", (alert_id,))
 
     def alerts_of(self, budget_id: str) -> list[Alert]:
         query = f"SELECT {_ALERT} FROM budget_alerts WHERE budget_id = ? ORDER BY alert_no DESC"  # noqa: S608 - own SQL
         return [_alert(row) for row in self._connection.execute(query, (budget_id,))]
 
     def alerts_since(self, since_ms: int, budget_id: str | None = None) -> list[Alert]:
-        of_one = "" if budget_id is None else "budget_id = ?2 AND"
+        of_one = "" if budget_id is None else "budget_id = ? AND"
         rows = self._connection.execute(
-            f"SELECT {_ALERT} FROM budget_alerts WHERE {of_one} NOT is_rearmed AND (end_day * {DAY_MS} > ?1 OR at_ms > ?1)"  # noqa: S608 - own SQL
+            f"SELECT {_ALERT} FROM budget_alerts WHERE {of_one} NOT is_rearmed AND (end_day * {DAY_MS} > ? OR at_ms > ?)"  # noqa: S608 - own SQL
             " ORDER BY alert_no",
-            (since_ms,) if budget_id is None else (since_ms, budget_id),
+            (since_ms, since_ms) if budget_id is None else (budget_id, since_ms, since_ms),
         )
         return [_alert(row) for row in rows]
 

@@ -1,15 +1,21 @@
-"""`SenderStore` in control.db."""
+"""`SenderStore` in a database."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 import orjson
 
-from gateway.common.storage.database import Database, scripts_of
 from gateway.fleet.senders.activity import Activity, Refusal, SenderId
+from gateway.stores.sql.database import Connection, SqlDatabase, make_tables
 
 PART: Final = "senders"
+
+
+_PUT: Final = (
+    "INSERT INTO senders (sender_no, key, format, service, product, figures) VALUES (?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (sender_no) DO UPDATE SET key = excluded.key, format = excluded.format,"
+    " service = excluded.service, product = excluded.product, figures = excluded.figures"
+)
 
 
 class _Row(NamedTuple):
@@ -21,16 +27,16 @@ class _Row(NamedTuple):
     figures: str
 
 
-class SqliteSenders:
-    """Open with `SqliteSenders.open`."""
+class SqlSenders:
+    """Open with `SqlSenders.open`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase[Connection]) -> None:
         self._database = database
 
     @classmethod
-    async def open(cls, database: Database) -> Self:
+    async def open(cls, database: SqlDatabase[Connection]) -> Self:
         """What *database* has; missing tables are created. Raises DatabaseUnavailable."""
-        await database.migrate(PART, scripts_of("gateway.stores.sqlite.migrations.senders"))
+        await make_tables(database, PART)
         return cls(database)
 
     async def read(self) -> list[tuple[SenderId, Activity]]:
@@ -41,14 +47,14 @@ class SqliteSenders:
         await self._database.write(lambda connection: _write_all(connection, rows, gone))
 
 
-def _read_all(connection: sqlite3.Connection) -> list[tuple[SenderId, Activity]]:
+def _read_all(connection: Connection) -> list[tuple[SenderId, Activity]]:
     found = connection.execute("SELECT sender_no, key, format, service, product, figures FROM senders").fetchall()
     return [_read_row(_Row(*row)) for row in found]
 
 
-def _write_all(connection: sqlite3.Connection, rows: Sequence[_Row], gone: Sequence[int]) -> None:
+def _write_all(connection: Connection, rows: Sequence[_Row], gone: Sequence[int]) -> None:
     connection.executemany("DELETE FROM senders WHERE sender_no = ?", [(number,) for number in gone])
-    connection.executemany("INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany(_PUT, rows)
 
 
 def _row_of(sender: SenderId, activity: Activity) -> _Row:

@@ -1,25 +1,30 @@
-"""`LearntBasesStore` in control.db."""
+"""`LearntBasesStore` in a database."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final, Self
 
-from gateway.common.storage.database import Database, scripts_of
 from gateway.counting.bases import Instrumentation, LearntBy, Proofs
+from gateway.stores.sql.database import Connection, SqlDatabase, make_tables
 
 PART: Final = "learnt_bases"
+_COLUMNS: Final = "library, version, provider, key, scope, inclusive, exclusive, last_ms"
+_PUT: Final = (
+    f"INSERT INTO learnt_bases ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - own SQL
+    " ON CONFLICT (library, version, provider, key) DO UPDATE SET scope = excluded.scope,"
+    " inclusive = excluded.inclusive, exclusive = excluded.exclusive, last_ms = excluded.last_ms"
+)
 
 
-class SqliteLearntBases:
-    """Open with `SqliteLearntBases.open`."""
+class SqlLearntBases:
+    """Open with `SqlLearntBases.open`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase[Connection]) -> None:
         self._database = database
 
     @classmethod
-    async def open(cls, database: Database) -> Self:
+    async def open(cls, database: SqlDatabase[Connection]) -> Self:
         """What *database* has; missing tables are created. Raises DatabaseUnavailable."""
-        await database.migrate(PART, scripts_of("gateway.stores.sqlite.migrations.learnt_bases"))
+        await make_tables(database, PART)
         return cls(database)
 
     async def read(self) -> list[tuple[LearntBy, Proofs]]:
@@ -34,10 +39,8 @@ class SqliteLearntBases:
         await self._database.write(lambda connection: _write_all(connection, rows, keys))
 
 
-def _read_all(connection: sqlite3.Connection) -> list[tuple[LearntBy, Proofs]]:
-    found = connection.execute(
-        "SELECT library, version, provider, key, scope, inclusive, exclusive, last_ms FROM learnt_bases ORDER BY last_ms"
-    )
+def _read_all(connection: Connection) -> list[tuple[LearntBy, Proofs]]:
+    found = connection.execute(f"SELECT {_COLUMNS} FROM learnt_bases ORDER BY last_ms")  # noqa: S608 - own SQL
     return [
         (
             LearntBy(Instrumentation(library, version, provider), key),
@@ -47,9 +50,7 @@ def _read_all(connection: sqlite3.Connection) -> list[tuple[LearntBy, Proofs]]:
     ]
 
 
-def _write_all(
-    connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], gone: Sequence[tuple[str, ...]]
-) -> None:
+def _write_all(connection: Connection, rows: Sequence[tuple[object, ...]], gone: Sequence[tuple[str, ...]]) -> None:
     where = "library = ? AND version = ? AND provider = ? AND key = ?"
     connection.executemany(f"DELETE FROM learnt_bases WHERE {where}", gone)  # noqa: S608 - own SQL
-    connection.executemany("INSERT OR REPLACE INTO learnt_bases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany(_PUT, rows)

@@ -1,0 +1,1 @@
+"""The user's Postgres as a home: the extra `postgres`."""

@@ -1,0 +1,251 @@
+"""One schema of the user's Postgres over psycopg: commits that are durable, and migrations by part.
+
+A change or a question runs in a thread, in one piece, as with SQLite: so no statement is ever
+cancelled, and a store is written once for both. A commit whose wait for the standbys was cancelled
+answers success with a warning; here it is a failure, whose outcome is unknown.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Self, TypeVar
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from gateway.common.storage.errors import DatabaseUnavailable
+from gateway.stores.postgres.durability import SETTINGS, Durability, unsafe_settings
+
+T = TypeVar("T")
+
+CONNECTIONS: Final = 4
+WAIT_S: Final = 5.0
+"""For a free connection: while the standbys are gone each commit keeps one."""
+_CONNECT: Final = {
+    "application_name": "ai-telemetry-gateway",
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",  # of several hosts, the primary
+    "autocommit": True,
+}
+_SESSION: Final = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0"
+_ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtextextended('ai-telemetry-gateway ' || current_schema(), 0))"
+_PARTS: Final = "CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, version BIGINT NOT NULL)"
+
+
+class PostgresConnection:
+    """`gateway.stores.sql.database.Connection` inside a transaction.
+
+    Postgres keeps no NUL in a text: it is kept as U+FFFD.
+    """
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[TupleRow]:
+        if not parameters:  # a migration has several statements, which go out at once
+            return self._connection.execute(sql)
+        return self._connection.execute(_placeholders(sql), _values(parameters))
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[TupleRow]:
+        cursor = self._connection.cursor()
+        cursor.executemany(_placeholders(sql), map(_values, parameters))
+        return cursor
+
+
+class PostgresDatabase:
+    """Open with `PostgresDatabase.open`. Every method raises DatabaseUnavailable in place of the
+    driver's own errors.
+    """
+
+    engine: Final = "postgres"
+
+    def __init__(self, pool: ConnectionPool, connections: int) -> None:
+        self._pool = pool
+        self._connections = connections
+        self._free = asyncio.Semaphore(connections)
+        self._threads = ThreadPoolExecutor(connections, thread_name_prefix="postgres")
+        self._busy: set[psycopg.Connection] = set()
+        self._is_closed = False
+
+    @classmethod
+    async def open(cls, dsn: str, *, durability: Durability, connections: int = CONNECTIONS) -> Self:
+        """The schema that *dsn*'s role sees first. Refuses a server that would answer a commit
+        before it is durable.
+        """
+        pool = ConnectionPool(
+            dsn,
+            kwargs=_CONNECT,
+            configure=_configure,
+            min_size=1,
+            max_size=connections,
+            timeout=WAIT_S,
+            open=False,
+        )
+        database = cls(pool, connections)
+        try:
+            await asyncio.to_thread(pool.open)
+            unsafe = unsafe_settings(await database.read(_settings), durability)
+            if unsafe:
+                raise DatabaseUnavailable("; ".join(unsafe))
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def write(self, change: Callable[[PostgresConnection], T]) -> T:
+        """Run *change* in one transaction, one at a time in the schema; durable when this returns,
+        nothing of it kept when *change* raises.
+
+        A connection that breaks in the commit leaves its outcome unknown: raises
+        DatabaseUnavailable, and a repeated change must come to the same.
+        """
+
+        def committed_change() -> T:
+            with self._connected() as connection, _committed(connection):
+                return change(PostgresConnection(connection))
+
+        return await self._run(committed_change)
+
+    async def read(self, question: Callable[[PostgresConnection], T]) -> T:
+        """Run *question* on one snapshot."""
+
+        def snapshot() -> T:
+            with self._connected() as connection, connection.transaction(force_rollback=True):
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                return question(PostgresConnection(connection))
+
+        return await self._run(snapshot)
+
+    async def migrate(self, part: str, scripts: Sequence[str]) -> None:
+        """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never
+        edited once released. Gateways that start together do it one after the other.
+        """
+
+        def migrated(connection: PostgresConnection) -> None:
+            connection.execute(_PARTS)
+            row = connection.execute("SELECT version FROM parts WHERE part = ?", (part,)).fetchone()
+            done: int = row[0] if row else 0
+            for script in scripts[done:]:
+                connection.execute(script)
+            if done < len(scripts):  # a newer release only adds to what this one knows
+                connection.execute(
+                    "INSERT INTO parts (part, version) VALUES (?, ?)"
+                    " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
+                    (part, len(scripts)),
+                )
+
+        await self.write(migrated)
+
+    async def close(self) -> None:
+        """What still runs after `WAIT_S`, as a commit without its standbys, loses its connection:
+        the server goes on with it, and its caller does not know the outcome.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                for _ in range(self._connections):
+                    await self._free.acquire()
+        for connection in tuple(self._busy):
+            _break_off(connection)
+        await asyncio.to_thread(self._pool.close)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """The result of *work*, whose thread goes on to its end when the caller is cancelled."""
+        if self._is_closed:
+            raise DatabaseUnavailable("Postgres: the database is closed")
+        try:
+            await asyncio.wait_for(self._free.acquire(), WAIT_S)
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                f"Postgres: no connection of {self._connections} was free for {WAIT_S:g} s"
+            ) from None
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        running.add_done_callback(self._ended)
+        return await asyncio.shield(running)
+
+    def _ended(self, running: asyncio.Future[Any]) -> None:
+        self._free.release()
+        running.exception()  # its caller may be gone
+
+    @contextmanager
+    def _connected(self) -> Iterator[psycopg.Connection]:
+        with _unavailable():
+            connection = self._pool.getconn()
+            if _is_broken(connection):  # by a failover, which broke the idle ones as well
+                self._pool.putconn(connection)
+                self._pool.check()
+                connection = self._pool.getconn()
+            self._busy.add(connection)
+            try:
+                yield connection
+            finally:
+                self._busy.discard(connection)
+                self._pool.putconn(connection)
+
+
+def _configure(connection: psycopg.Connection) -> None:
+    connection.execute(_SESSION)
+
+
+def _settings(connection: PostgresConnection) -> dict[str, str]:
+    rows = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(?)", (list(SETTINGS),))
+    return dict(rows.fetchall())
+
+
+@contextmanager
+def _committed(connection: psycopg.Connection) -> Iterator[None]:
+    """Commit what is done inside; roll it back when it raises."""
+    warnings: list[str] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(note)
+    try:
+        with connection.transaction():
+            connection.execute(_ONE_AT_A_TIME)
+            yield
+            warnings.clear()  # from here on there is the COMMIT alone
+    finally:
+        connection.remove_notice_handler(note)
+    if warnings:
+        raise DatabaseUnavailable(f"the outcome of a commit is unknown: {'; '.join(warnings)}")
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+        raise DatabaseUnavailable(f"Postgres: {' '.join(str(error).split())}") from error
+
+
+def _is_broken(connection: psycopg.Connection) -> bool:
+    try:
+        ConnectionPool.check_connection(connection)
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+def _break_off(connection: psycopg.Connection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as server:
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _placeholders(sql: str) -> str:
+    """*sql* as psycopg reads it. No statement of ours has a `?` in a text."""
+    return sql.replace("%", "%%").replace("?", "%s")
+
+
+def _values(parameters: Sequence[Any]) -> list[Any]:
+    return [x.replace("\0", "\ufffd") if isinstance(x, str) else x for x in parameters]

@@ -1,0 +1,1 @@
+"""The tables in Postgres, a folder a kind of store."""
