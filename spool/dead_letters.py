@@ -92,7 +92,7 @@ class DeadLetterSummary(NamedTuple):
     reasons: tuple[ReasonCount, ...] = ()
     """Dead letters whose bytes are here."""
     counts: tuple[tuple[Lane, str, int], ...] = ()
-    """(lane, name of `spool.sqlite.replay.side_counts`, n)."""
+    """(lane, name of `spool.sql.replay.side_counts`, n)."""
     sending_again: tuple[tuple[Lane, int], ...] = ()
     """Delivered records that are still to be sent again."""
 

@@ -58,8 +58,8 @@ from spool.data_access import refuse_no_access
 from spool.data_dir import DATABASE, make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
+from spool.sqlite.at_rest import at_rest
 from spool.sqlite.reading import age_at_rest
-from spool.sqlite.replay.operator import at_rest
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)

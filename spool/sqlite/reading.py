@@ -12,9 +12,10 @@ from spool.counters import Counters
 from spool.data_lock import DataLock
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
-from spool.sqlite import database, rows
-from spool.sqlite.chunks import read_body, record_count
-from spool.sqlite.writer import load_counters
+from spool.sql import rows
+from spool.sql.chunks import read_body, record_count
+from spool.sql.counter_rows import load_counters
+from spool.sqlite import database
 
 CHUNKS_READ = 2
 """In one snapshot: a longer one would keep the log from being folded into the file."""

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,27 @@ def pages(connection: sqlite3.Connection) -> Pages:
         "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
     ).fetchone()
     return Pages(int(total) - int(free), int(free), int(page_bytes))
+
+
+VACUUM_LONGEST_S = 0.003
+"""Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite
+searches from its beginning."""
+
+
+def give_back_pages(connection: sqlite3.Connection, *, most: int) -> int:
+    """Return up to *most* free pages at the file's end to the system, for at most
+    `VACUUM_LONGEST_S`; how many.
+
+    One statement a page: Python steps a PRAGMA that has no columns only once, so
+    `incremental_vacuum(N)` frees one.
+    """
+    until_s = time.monotonic() + VACUUM_LONGEST_S
+    count = min(pages(connection).free, most)
+    for done in range(count):
+        connection.execute("PRAGMA incremental_vacuum(1)")
+        if time.monotonic() > until_s:
+            return done + 1
+    return count
 
 
 def measure(connection: sqlite3.Connection, data_dir: Path, before: Room) -> Room:

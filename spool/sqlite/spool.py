@@ -31,25 +31,26 @@ from spool.histogram import Histogram
 from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
-from spool.sqlite import database, dead_letter_rows, rows
-from spool.sqlite.aggregates import SqliteSeries
+from spool.sql import dead_letter_rows, rows
+from spool.sql.aggregates import SqlSeries
+from spool.sql.chunks import insert_moved
+from spool.sql.gathering import Gathered, Gathering
+from spool.sql.groups import GroupResult, Operation
+from spool.sql.metered import SqlEvents
+from spool.sql.replay import dead_letter_bound, dead_letters, ranges, side_counts
+from spool.sql.replay.operator import SqlDeadLetters
+from spool.sql.rows import FreezeLimits, Waiting
+from spool.sql.settled import outcomes_before, settled_outcomes, settled_records
+from spool.sql.unit_lane import SqlUnitCostLane
+from spool.sqlite import database, room
 from spool.sqlite.backup import back_up, remove_unfinished
-from spool.sqlite.chunks import insert_moved
-from spool.sqlite.gathering import Gathered, Gathering
-from spool.sqlite.metered import SqliteEvents
 from spool.sqlite.reading import pending_bodies
 from spool.sqlite.recovery import reconcile as reconciling
 from spool.sqlite.recovery.salvage import kept_bytes
 from spool.sqlite.recovery.summary import Summary, read_from, read_summary, write_summary
 from spool.sqlite.recovery.verify import verify
-from spool.sqlite.replay import dead_letter_bound, dead_letters, ranges, side_counts
-from spool.sqlite.replay.operator import SqliteDeadLetters
-from spool.sqlite.room import pages
-from spool.sqlite.rows import FreezeLimits, Waiting
-from spool.sqlite.settled import outcomes_before, settled_outcomes, settled_records
 from spool.sqlite.snapshots import SqliteSnapshots
-from spool.sqlite.unit_lane import SqliteUnitCostLane
-from spool.sqlite.writer import GroupResult, Operation, Writer
+from spool.sqlite.writer import Writer
 from spool.status import Quarantined, Room, Verified
 from spool.store import Depth, ItemCounts, LostAppend, Refusal
 from spool.unit_cost import Rules
@@ -168,7 +169,7 @@ class SqliteSpool:
         self.on_lost_append: LostAppend | None = None
         """Called when an append failed after its positions were handed out:
         what was counted since is void."""
-        self.series = SqliteSeries(self)
+        self.series = SqlSeries(self)
         self._loop = asyncio.get_running_loop()
         self.writer.is_awaited = self._gathering.waiting.is_set
         self._thread = threading.Thread(target=self._write, name="spool-writer", daemon=True)
@@ -659,14 +660,14 @@ class SqliteSpool:
         cuts_log = self._is_log_worth_cutting()
 
         def give_back(connection: sqlite3.Connection, _: Counters) -> bool:
-            left = pages(connection)
+            left = room.pages(connection)
             is_short = self._is_short_of_disk
             keep = SPARE_PAGES if is_short else max(SPARE_PAGES, left.live)
             wanted = min(SHORT_VACUUM_PAGES if is_short else VACUUM_PAGES, left.free - keep)
             if wanted <= 0:
                 self.writer.cuts_log = cuts_log
                 return False
-            rows.give_back_pages(connection, most=wanted)
+            room.give_back_pages(connection, most=wanted)
             return True
 
         share = _Share(VACUUM_SHARE_S)
@@ -690,8 +691,8 @@ class SqliteSpool:
     def _expire(lane: Lane, received_before_ms: int, leased: set[str]) -> Callable[[sqlite3.Connection, Counters], int]:
         return lambda connection, counters: rows.expire(connection, counters, lane, received_before_ms, leased)
 
-    def events(self, rules: Rules) -> SqliteEvents:
-        return SqliteEvents(self, rules)
+    def events(self, rules: Rules) -> SqlEvents:
+        return SqlEvents(self, rules)
 
     def unit_cost(
         self,
@@ -699,8 +700,8 @@ class SqliteSpool:
         can_read: Callable[[], bool] = lambda: False,
         can_create: Callable[[], bool] = lambda: False,
         can_delete: Callable[[], bool] = lambda: True,
-    ) -> SqliteUnitCostLane:
-        return SqliteUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
+    ) -> SqlUnitCostLane:
+        return SqlUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
         return await self.ask_behind(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
@@ -747,14 +748,14 @@ class SqliteSpool:
         await self._write_summary(is_final=False)
         return n
 
-    def operator(self) -> SqliteDeadLetters:
+    def operator(self) -> SqlDeadLetters:
         """What an operator may ask of dead letters and delivered records."""
 
         def wake(lane: Lane) -> None:
             if lane in self._wakes:
                 self._wakes[lane].set()
 
-        return SqliteDeadLetters(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
+        return SqlDeadLetters(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
 
     def dead_letter_summary(self) -> DeadLetterSummary:
         """Dead letters by reason, and the counts beside the counters, as the last

@@ -13,11 +13,9 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 import structlog
 
 from spool.counters import Counters
@@ -25,13 +23,14 @@ from spool.data_dir import DATABASE, RESERVE
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.histogram import ANSWER_S, Histogram
 from spool.record import Lane
+from spool.sql.chunks import insert_chunk
+from spool.sql.counter_rows import load_counters, save_counters
+from spool.sql.groups import Group, GroupResult, Operation
 from spool.sqlite import database
-from spool.sqlite.chunks import ChunkRow, insert_chunk
 from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
 from spool.sqlite.room import NOTHING_KNOWN, measure
 from spool.status import Room
-from spool.store import ItemCounts
 
 log = structlog.get_logger()
 
@@ -50,40 +49,6 @@ MEASURE_S = 0.01
 system, each of which hands over the interpreter."""
 
 FileId = tuple[int, int]
-Operation = Callable[[sqlite3.Connection, Counters], Any]
-"""Work inside a transaction; its result goes to who asked. Counters are a copy, kept
-only if the commit succeeds."""
-
-
-@dataclass(slots=True)
-class Group:
-    """What goes into one commit."""
-
-    chunks: list[ChunkRow] = field(default_factory=list)
-    counts: list[ItemCounts] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    is_divisible: bool = False
-    """Whether only the first operations are run where others wait for the writer."""
-
-    @property
-    def has_appends(self) -> bool:
-        return bool(self.chunks or self.counts)
-
-    @property
-    def has_work(self) -> bool:
-        return self.has_appends or bool(self.operations)
-
-
-@dataclass(slots=True)
-class GroupResult:
-    counters: Counters
-    """As committed last."""
-    room: Room | None
-    """None where it was not measured again, as more commits wait."""
-    appended: SpoolError | None
-    """None when the chunks and tallies are on disk."""
-    results: list[Any]
-    """For each operation that was run its result, or the exception it raised."""
 
 
 class Writer:
@@ -467,19 +432,3 @@ def file_id(path: Path) -> FileId | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
-
-
-def load_counters(connection: sqlite3.Connection) -> Counters:
-    """The counters as committed last. Raises SpoolCorrupt when they cannot be read."""
-    found = connection.execute("SELECT value FROM meta WHERE name='figures'").fetchone()
-    try:
-        return Counters() if found is None else Counters.from_json(orjson.loads(found[0]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SpoolCorrupt("the spool's figures cannot be read") from error
-
-
-def save_counters(connection: sqlite3.Connection, counters: Counters) -> None:
-    connection.execute(
-        "INSERT INTO meta (name, value) VALUES ('figures', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
-        (orjson.dumps(counters).decode(),),
-    )

@@ -17,7 +17,7 @@ from gateway.usage.insights.rounds import ROUND_S
 from gateway.usage.insights.thresholds import HELD_LANE_S, RETRYING_LANE_S
 from gateway.usage.sums.tally import HOUR_MS
 from spool.dead_letters import Chosen
-from spool.sqlite.replay.operator import at_rest
+from spool.sqlite.at_rest import at_rest
 from tests.support.calls import EPOCH_MS
 from tests.support.polling import HANGS_S, until_true
 from tests.support.refusing_service import RefusingService

@@ -17,8 +17,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from spool.record import AI_TELEMETRY
-from spool.sqlite import database, packing, writer
-from spool.sqlite.packing import LEAST_BYTES
+from spool.sql import packing
+from spool.sql.packing import LEAST_BYTES
+from spool.sqlite import database, writer
 from spool.sqlite.recovery import salvage
 from spool.sqlite.spool import SqliteSpool
 from tests.support.damage import (

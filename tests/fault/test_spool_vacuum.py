@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from spool.record import AI_TELEMETRY
-from spool.sqlite import rows
+from spool.sql import rows
+from spool.sqlite import room
 from spool.sqlite.spool import RECLAIM_BYTES, VACUUM_PAGES, SqliteSpool
 from tests.support.spool_rig import Clock, append, assert_balanced, drained, noise, open_spool
 
@@ -76,7 +77,7 @@ async def test_no_slice_holds_the_writer_for_longer_than_its_pages(
     slices: list[int] = []
     deletions: list[int] = []
 
-    def give_back(connection: sqlite3.Connection, *, most: int, real: Any = rows.give_back_pages) -> int:
+    def give_back(connection: sqlite3.Connection, *, most: int, real: Any = room.give_back_pages) -> int:
         slices.append(real(connection, most=most))
         return slices[-1]
 
@@ -85,7 +86,7 @@ async def test_no_slice_holds_the_writer_for_longer_than_its_pages(
         deletions.append(done.size_bytes)
         return done
 
-    monkeypatch.setattr(rows, "give_back_pages", give_back)
+    monkeypatch.setattr(room, "give_back_pages", give_back)
     monkeypatch.setattr(rows, "reclaim", reclaim)
     await shrunk(spool, tmp_path, 8 * MIB)
     assert len(slices) > 3

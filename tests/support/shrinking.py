@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from spool.sqlite import rows
+from spool.sqlite import room
 from tests.support.spool_rig import Clock, open_spool
 
 SLICE = 3
@@ -19,7 +19,7 @@ SLICE = 3
 async def main(data_dir: Path, now_ms: int) -> None:
     slices = 0
 
-    def give_back(connection: sqlite3.Connection, *, most: int, real: Any = rows.give_back_pages) -> int:
+    def give_back(connection: sqlite3.Connection, *, most: int, real: Any = room.give_back_pages) -> int:
         nonlocal slices
         done: int = real(connection, most=most)
         slices += 1
@@ -28,7 +28,7 @@ async def main(data_dir: Path, now_ms: int) -> None:
             threading.Event().wait()
         return done
 
-    rows.give_back_pages = give_back
+    room.give_back_pages = give_back
     spool = open_spool(data_dir, Clock(now_ms))
     while True:
         await spool.run_maintenance()

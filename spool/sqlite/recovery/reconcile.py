@@ -21,13 +21,13 @@ from spool.counters import Counters, LaneCounters
 from spool.dead_letters import QUARANTINED
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
-from spool.sqlite import dead_letter_rows, rows, unit_streams, unit_totals
-from spool.sqlite.dead_letter_rows import DeadLetterRow
+from spool.sql import dead_letter_rows, rows, unit_streams, unit_totals
+from spool.sql.dead_letter_rows import DeadLetterRow
+from spool.sql.replay import ranges
+from spool.sql.rows import NEVER_SETTLES
 from spool.sqlite.recovery.opening import was_used
 from spool.sqlite.recovery.salvage import FINDINGS, QUARANTINE
 from spool.sqlite.recovery.summary import Summary, entry_from
-from spool.sqlite.replay import ranges
-from spool.sqlite.rows import NEVER_SETTLES
 from spool.status import Quarantined, gone_text
 
 ENTRIES = "quarantine"

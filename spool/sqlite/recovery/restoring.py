@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from spool.counters import Counters
 from spool.data_dir import DATABASE
-from spool.sqlite import database, unit_streams, unit_totals
+from spool.sql import unit_streams, unit_totals
+from spool.sql.counter_rows import load_counters, save_counters
+from spool.sqlite import database
 from spool.sqlite.recovery import reconcile
 from spool.sqlite.recovery.summary import read_from, write_summary
-from spool.sqlite.writer import load_counters, save_counters
 
 
 class Restored(NamedTuple):

@@ -17,7 +17,7 @@ import orjson
 from spool.counters import Counters
 from spool.data_dir import touch_private
 from spool.record import Lane
-from spool.sqlite import rows
+from spool.sql import rows
 from spool.status import Quarantined
 from spool.system.sync import sync_file, sync_path
 

@@ -12,13 +12,14 @@ from spool.data_lock import DataLock
 from spool.errors import SpoolCorrupt, SpoolError
 from spool.record import OWN_LANES
 from spool.settling import Position
-from spool.sqlite import database, rows
-from spool.sqlite.chunks import read_body
+from spool.sql import rows
+from spool.sql.chunks import read_body
+from spool.sql.counter_rows import load_counters
+from spool.sqlite import database
 from spool.sqlite.database import connect_to_read, mapped_errors
 from spool.sqlite.recovery import opening
 from spool.sqlite.recovery.log_file import forgets_commits
 from spool.sqlite.recovery.salvage import kept_bytes
-from spool.sqlite.writer import load_counters
 from spool.status import Finding, Verified
 
 MAX_PAGES_TOLD = 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spool.commit_delay import DELAY_S, IDLE_S, MAX_APPENDS, PROBE_EVERY, STRETCH_EVERY, CommitDelay
 from spool.record import AI_TELEMETRY
-from spool.sqlite.gathering import Gathering
+from spool.sql.gathering import Gathering
 from spool.store import ItemCounts
 from tests.support.spool_rig import append, open_spool
 

@@ -12,7 +12,7 @@ import pytest
 
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
-from spool.sqlite.gathering import Gathering
+from spool.sql.gathering import Gathering
 from spool.store import ItemCounts
 from tests.support.polling import HANGS_S
 from tests.support.spool_rig import append, freeze, open_spool

@@ -13,9 +13,9 @@ import pytest
 from spool.data_dir import DATABASE
 from spool.record import AI_TELEMETRY
 from spool.settings import SpoolSettings
-from spool.sqlite import packing
-from spool.sqlite.chunks import PACKED_BODY, with_checksum
-from spool.sqlite.packing import MAX_BYTES, Unreadable, pack, unpack
+from spool.sql import packing
+from spool.sql.chunks import PACKED_BODY, with_checksum
+from spool.sql.packing import MAX_BYTES, Unreadable, pack, unpack
 from spool.sqlite.recovery.verify import verify_stopped
 from spool.sqlite.spool import SqliteSpool
 from spool.store import ItemCounts

@@ -15,9 +15,9 @@ from spool.data_dir import make_private_dir
 from spool.dead_letters import Chosen, Place, Requeued
 from spool.errors import SpoolError, SpoolLocked
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS, Batch, Lane
+from spool.sql.replay import ranges
 from spool.sqlite import database
-from spool.sqlite.replay import ranges
-from spool.sqlite.replay.operator import at_rest
+from spool.sqlite.at_rest import at_rest
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Refusal
 from tests.support.polling import HANGS_S

@@ -16,7 +16,7 @@ from spool.dead_letters import Chosen
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST
 from spool.settings import SpoolSettings
-from spool.sqlite import unit_totals
+from spool.sql import unit_totals
 from spool.store import Refusal
 from spool.unit_cost import (
     BaseRecord,

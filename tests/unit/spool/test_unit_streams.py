@@ -12,7 +12,7 @@ import pytest
 from spool.dead_letters import Chosen
 from spool.events import RepeatKey
 from spool.record import UNIT_COST, Batch
-from spool.sqlite import unit_streams
+from spool.sql import unit_streams
 from spool.sqlite.recovery.restoring import settle_restored
 from spool.store import Refusal
 from spool.unit_cost import NAME_BLOCKED_MS, Mismatch, Rules, Shape, TotalKey

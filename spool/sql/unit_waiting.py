@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from spool.sqlite import unit_streams
-from spool.sqlite.unit_streams import May
+from spool.sql import unit_streams
+from spool.sql.unit_streams import May
 
 MAX_AHEAD: Final = 256
 

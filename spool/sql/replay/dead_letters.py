@@ -1,7 +1,7 @@
 """The table of dead letters: found, counted, requeued, dropped, expired.
 
 A dead letter that is requeued becomes pending again, in one commit: its bytes move into a chunk of
-`rows.again_lane`, and a *stretch* (`spool.sqlite.replay.ranges`) states that the lane should send
+`rows.again_lane`, and a *stretch* (`spool.sql.replay.ranges`) states that the lane should send
 them. One that is dropped or expires stays counted dead_lettered, for that is how its way ended;
 only its bytes go, counted beside the counters. Every function runs inside the writer's transaction.
 """
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, SortKey, place_of
 from spool.record import UNIT_COST, Lane
-from spool.sqlite import rows, unit_streams
-from spool.sqlite.chunks import chunk_of
-from spool.sqlite.replay import ranges, side_counts
+from spool.sql import rows, unit_streams
+from spool.sql.chunks import chunk_of
+from spool.sql.replay import ranges, side_counts
 
 PAGE_RECORDS = 500
 """Dead letters that one commit moves or deletes: keeps the wait of an append behind it short."""

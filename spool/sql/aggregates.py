@@ -15,13 +15,13 @@ from operator import itemgetter
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
-from spool.sqlite.chunks import chunk_of, insert_chunk
-from spool.sqlite.commits import Commits
-from spool.sqlite.rows import held
+from spool.sql.chunks import chunk_of, insert_chunk
+from spool.sql.commits import Commits
+from spool.sql.rows import held
 from spool.store import ItemCounts
 
 
-class SqliteSeries:
+class SqlSeries:
     """`spool.store.SeriesStore`."""
 
     def __init__(self, spool: Commits) -> None:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from spool.record import Lane
 from spool.settling import Moved
-from spool.sqlite.packing import Unreadable, pack, unpack
+from spool.sql.packing import Unreadable, pack, unpack
 
 CHECKSUM_BYTES = 4
 """After the ends of the records in a chunk's `ends`."""

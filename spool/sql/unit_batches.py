@@ -16,12 +16,12 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
-from spool.sqlite import dead_letter_rows, unit_streams
-from spool.sqlite.dead_letter_rows import DeadLetterRow
-from spool.sqlite.rows import FreezeLimits, Waiting
-from spool.sqlite.unit_streams import May
-from spool.sqlite.unit_totals import begin_with_sums, stream_with
-from spool.sqlite.unit_waiting import WaitingStreams
+from spool.sql import dead_letter_rows, unit_streams
+from spool.sql.dead_letter_rows import DeadLetterRow
+from spool.sql.rows import FreezeLimits, Waiting
+from spool.sql.unit_streams import May
+from spool.sql.unit_totals import begin_with_sums, stream_with
+from spool.sql.unit_waiting import WaitingStreams
 from spool.store import Refusal
 from spool.unit_cost import (
     CREATE_STREAM,

@@ -14,7 +14,7 @@ import orjson
 
 from spool.forgetting import Forgotten
 from spool.record import AI_TELEMETRY
-from spool.sqlite import chunks, rows
+from spool.sql import chunks, rows
 
 PAGE_BYTES = 4 << 20
 """Looked through in one commit."""

@@ -17,9 +17,9 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST
-from spool.sqlite import dead_letter_rows, unit_totals
-from spool.sqlite.dead_letter_rows import DeadLetterRow
-from spool.sqlite.unit_totals import make, stream_in_use, stream_named, stream_with, why_no_room
+from spool.sql import dead_letter_rows, unit_totals
+from spool.sql.dead_letter_rows import DeadLetterRow
+from spool.sql.unit_totals import make, stream_in_use, stream_named, stream_with, why_no_room
 from spool.store import ItemCounts
 from spool.unit_cost import (
     ALWAYS_WHOLE_MS,

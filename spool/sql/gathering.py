@@ -20,8 +20,8 @@ from typing import Any
 
 from spool.commit_delay import MAX_APPENDS
 from spool.record import Lane
-from spool.sqlite.chunks import ChunkRow, chunk_of
-from spool.sqlite.writer import Group, Operation
+from spool.sql.chunks import ChunkRow, chunk_of
+from spool.sql.groups import Group, Operation
 from spool.store import ItemCounts
 
 CHUNK_RECORDS = 500

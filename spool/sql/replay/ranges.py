@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from spool.counters import Counters
 from spool.record import Batch, Lane
 from spool.settling import Position
-from spool.sqlite import rows
-from spool.sqlite.chunks import ChunkRow, insert_chunk
-from spool.sqlite.replay import side_counts
-from spool.sqlite.rows import FreezeLimits, Origin
+from spool.sql import rows
+from spool.sql.chunks import ChunkRow, insert_chunk
+from spool.sql.replay import side_counts
+from spool.sql.rows import FreezeLimits, Origin
 
 STRETCH_CHUNKS = 64
 """Chunks that one stretch names at most: what a freeze has to look at."""

@@ -6,7 +6,6 @@ records from one position up to, not including, another, less those that settlin
 """
 
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -15,8 +14,8 @@ from spool.age import Seen, age_at_start
 from spool.counters import Counters
 from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
 from spool.settling import MERGED, MOVED, Change, Evidence, Position
-from spool.sqlite import dead_letter_rows, room
-from spool.sqlite.chunks import (
+from spool.sql import dead_letter_rows
+from spool.sql.chunks import (
     BODY_BYTES,
     PACKED_FACTS,
     PACKED_LINKS,
@@ -26,8 +25,8 @@ from spool.sqlite.chunks import (
     read_body,
     record_count,
 )
-from spool.sqlite.dead_letter_rows import DeadLetterRow
-from spool.sqlite.replay import side_counts
+from spool.sql.dead_letter_rows import DeadLetterRow
+from spool.sql.replay import side_counts
 from spool.store import Refusal
 
 NEVER_SETTLES = 1 << 62
@@ -552,27 +551,6 @@ def reclaim(
             deleted += 1
             size_bytes += chunk_bytes
     return Reclaimed(deleted, size_bytes, is_more=deleted >= most)
-
-
-VACUUM_LONGEST_S = 0.003
-"""Whatever the disk does meanwhile, and however long the list of free pages is, which SQLite
-searches from its beginning."""
-
-
-def give_back_pages(connection: sqlite3.Connection, *, most: int) -> int:
-    """Return up to *most* free pages at the file's end to the system, for at most
-    `VACUUM_LONGEST_S`; how many.
-
-    One statement a page: Python steps a PRAGMA that has no columns only once, so
-    `incremental_vacuum(N)` frees one.
-    """
-    until_s = time.monotonic() + VACUUM_LONGEST_S
-    count = min(room.pages(connection).free, most)
-    for done in range(count):
-        connection.execute("PRAGMA incremental_vacuum(1)")
-        if time.monotonic() > until_s:
-            return done + 1
-    return count
 
 
 def note_time(connection: sqlite3.Connection, seen: Seen) -> None:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Commits(SupervisedLaneStore, Protocol):
-    """`SqliteSpool`, as the stores that it hands out use it."""
+    """A spool in SQL, as the stores that it hands out use it."""
 
     settings: SpoolSettings
 

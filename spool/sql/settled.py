@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from spool.record import Lane
 from spool.settling import MOVED, Outcomes, Settled
-from spool.sqlite import chunks, rows
+from spool.sql import chunks, rows
 
 
 def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:

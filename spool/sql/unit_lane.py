@@ -11,19 +11,19 @@ import structlog
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
-from spool.sqlite import unit_batches, unit_streams, unit_totals
-from spool.sqlite.commits import Commits
-from spool.sqlite.rows import FreezeLimits, Waiting
-from spool.sqlite.unit_batches import Frozen, Moment
-from spool.sqlite.unit_streams import May
-from spool.sqlite.unit_waiting import WaitingStreams
+from spool.sql import unit_batches, unit_streams, unit_totals
+from spool.sql.commits import Commits
+from spool.sql.rows import FreezeLimits, Waiting
+from spool.sql.unit_batches import Frozen, Moment
+from spool.sql.unit_streams import May
+from spool.sql.unit_waiting import WaitingStreams
 from spool.store import Depth, Refusal
 from spool.unit_cost import BaseRecord, Stream
 
 log = structlog.get_logger()
 
 
-class SqliteUnitCostLane:
+class SqlUnitCostLane:
     """Make inside a running loop; use on its thread only."""
 
     def __init__(

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from spool.counters import Counters
 from spool.events import FORGET_AT_ONCE, EventOutcome, IntakeOutcome, NewEvent, RepeatKey
 from spool.record import UNIT_COST, USAGE_EVENTS
-from spool.sqlite import unit_streams, unit_totals
-from spool.sqlite.chunks import chunk_of, insert_chunk
-from spool.sqlite.commits import Commits
-from spool.sqlite.gathering import CHUNK_RECORDS
+from spool.sql import unit_streams, unit_totals
+from spool.sql.chunks import chunk_of, insert_chunk
+from spool.sql.commits import Commits
+from spool.sql.gathering import CHUNK_RECORDS
 from spool.store import ItemCounts
 from spool.unit_cost import Change, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
 
 
-class SqliteEvents:
+class SqlEvents:
     """`spool.store.EventStore`."""
 
     def __init__(self, spool: Commits, rules: Rules) -> None:

@@ -7,21 +7,17 @@ in one place, and the rest to be asked for again.
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from spool.counters import Counters
-from spool.data_lock import DataLock
 from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, Requeued, SortKey
-from spool.errors import NoSuchLane, SpoolError
+from spool.errors import NoSuchLane
 from spool.forgetting import Forgotten
 from spool.record import DEVICES, UNIT_COST, Lane
-from spool.sqlite import database, dead_letter_rows, forgetting, rows
-from spool.sqlite.replay import dead_letters, ranges
-from spool.sqlite.writer import load_counters, save_counters
+from spool.sql import dead_letter_rows, forgetting, rows
+from spool.sql.replay import dead_letters, ranges
 
 T = TypeVar("T")
 
@@ -35,8 +31,8 @@ class Ask(Protocol):
     def __call__(self, operation: Callable[[sqlite3.Connection, Counters], T], /) -> Awaitable[T]: ...
 
 
-class SqliteDeadLetters:
-    """`spool.store.DeadLetterStore`; made by `SqliteSpool.operator` or `at_rest`."""
+class SqlDeadLetters:
+    """`spool.store.DeadLetterStore`; made by `SqliteSpool.operator` or `spool.sqlite.at_rest`."""
 
     def __init__(
         self,
@@ -207,51 +203,3 @@ def _left(most: int | None, done: int) -> int:
 
 def _lanes(connection: sqlite3.Connection, _: Counters) -> list[Lane]:
     return [name for (name,) in connection.execute("SELECT name FROM lane ORDER BY name")]
-
-
-@contextmanager
-def at_rest(data_dir: Path, now_ms: Callable[[], int]) -> Iterator[SqliteDeadLetters]:
-    """The spool of a stopped gateway; the lock is held meanwhile. No lane is opened or closed,
-    nothing expires. *now_ms*: the wall clock.
-
-    Raises SpoolLocked, SpoolTooNew, SpoolCorrupt, SpoolError.
-    """
-    with DataLock(data_dir):
-        refuse_older(data_dir)
-        with closing(database.connect(data_dir)) as connection:
-            yield _operator(connection, lambda: rows.age_ms(connection, now_ms()))
-
-
-def refuse_older(data_dir: Path) -> None:
-    """Bringing the layout forward is the gateway's, which has its configuration.
-
-    Raises SpoolError.
-    """
-    with database.mapped_errors(str(data_dir)):
-        connection = database.connect_to_read(data_dir)
-        try:
-            database.refuse_newer(connection)
-            if database.layout_version(connection) < database.migrations()[-1][0]:
-                raise SpoolError(
-                    "the spool was laid out by an older release: start the gateway once to bring it forward"
-                )
-        finally:
-            connection.close()
-
-
-def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> SqliteDeadLetters:
-    async def ask(operation: Callable[[sqlite3.Connection, Counters], T]) -> T:
-        with database.mapped_errors("the spool could not be written"):
-            return _in_one_commit(connection, operation)
-
-    return SqliteDeadLetters(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
-
-
-def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Counters], T]) -> T:
-    with database.one_commit(connection):
-        counters = load_counters(connection)
-        before = counters.copy()
-        result = operation(connection, counters)
-        if counters != before:
-            save_counters(connection, counters)
-    return result

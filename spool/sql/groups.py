@@ -1,0 +1,47 @@
+"""What a home's writer runs in one commit, and what became of it."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from spool.counters import Counters
+from spool.errors import SpoolError
+from spool.sql.chunks import ChunkRow
+from spool.status import Room
+from spool.store import ItemCounts
+
+Operation = Callable[[sqlite3.Connection, Counters], Any]
+"""Work inside a transaction; its result goes to who asked. Counters are a copy, kept
+only if the commit succeeds."""
+
+
+@dataclass(slots=True)
+class Group:
+    """What goes into one commit."""
+
+    chunks: list[ChunkRow] = field(default_factory=list)
+    counts: list[ItemCounts] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    is_divisible: bool = False
+    """Whether only the first operations are run where others wait for the writer."""
+
+    @property
+    def has_appends(self) -> bool:
+        return bool(self.chunks or self.counts)
+
+    @property
+    def has_work(self) -> bool:
+        return self.has_appends or bool(self.operations)
+
+
+@dataclass(slots=True)
+class GroupResult:
+    counters: Counters
+    """As committed last."""
+    room: Room | None
+    """None where it was not measured again, as more commits wait."""
+    appended: SpoolError | None
+    """None when the chunks and tallies are on disk."""
+    results: list[Any]
+    """For each operation that was run its result, or the exception it raised."""
