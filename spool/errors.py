@@ -34,3 +34,7 @@ class SpoolCorrupt(SpoolError):
 
 class SpoolTooNew(SpoolError):
     """The file was written by a newer release."""
+
+
+class Fenced(SpoolError):
+    """Another process owns what this one would write: nothing is written here any more."""

@@ -6,7 +6,7 @@ Nothing here knows other payloads, so there may be many fronts to one core.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.common.contract.errors import DeviceBlocked
 from gateway.common.contract.intake import Receipt, Sender, TakenTogether
@@ -15,12 +15,14 @@ from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.fleet.devices.attribution import Labels, attribute_calls
 from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.senders.repeats import sent_once
-from gateway.pipeline.core import PIECE_CALLS, Core
+from gateway.observability.telemetry.tracer import Tracer
+from gateway.pipeline.core import PIECE_CALLS, Counting, Kept
 from gateway.pipeline.parsing.parse import Parsed, Payload
 from gateway.pipeline.parsing.parser import Parser
 from gateway.rules.context import Context
 from spool.clock import rfc3339_ms
 from spool.errors import SpoolError
+from spool.histogram import Histogram
 from spool.store import IntakeStore
 
 REFUSED_WHOLE: Final = frozenset({"traces", "logs", "metrics"})
@@ -29,6 +31,28 @@ what another gateway states, which has records of others to send."""
 BLOCKED: Final = (
     "the device is blocked: its data is refused until an operator lets it in again (telemetry-gateway devices unblock)"
 )
+
+
+class ParsedIntake(Protocol):
+    """What keeps the payloads that a front read: the core of this process, or the journal of a
+    cell, from where another process' core takes them.
+    """
+
+    tracer: Tracer | None
+    append_seconds: Histogram
+    """As `Core` has it."""
+
+    def admit_metrics(self, context: Context) -> None:
+        """Raises OverQuota for a sender of too many series."""
+
+    async def take(self, kind: str, parsed: Parsed, context: Context) -> Kept:
+        """Keep *parsed*, a payload of that *kind*: on disk when this returns. Raises SpoolError."""
+
+    def takes_at_once(self, calls: ParsedPayload) -> bool:
+        """Whether one commit is enough for *calls*, and no one asks for their positions."""
+
+    def take_at_once(self, calls: ParsedPayload, context: Context, payloads: int) -> Counting:
+        """`take` of *calls* that `takes_at_once`, of so many *payloads*. Raises SpoolError."""
 
 
 class Taken(NamedTuple):
@@ -60,7 +84,7 @@ class Front:
     def __init__(
         self,
         spool: IntakeStore,
-        core: Core,
+        core: ParsedIntake,
         parser: Parser,
         *,
         now_ms: Callable[[], int],
@@ -75,7 +99,8 @@ class Front:
         self.core = core
         self.parser = parser
         self._now_ms = now_ms
-        self._base = context or Context(0, "")
+        self.base = context or Context(0, "")
+        """What is the same for all payloads."""
         self._devices = devices
 
     async def put(self, payload: Payload, sender: Sender) -> Taken:
@@ -91,7 +116,7 @@ class Front:
         parsed = await self.parser.parse(payload, context)
         had_usage = parsed.has_usage
         await _turn_behind(parsed)
-        admitted = await self._admit(parsed, context)
+        admitted = await self.admitted(parsed, context)
         await _turn_behind(parsed)
         kept = await self.core.take(payload.kind, admitted, context)
         if payload.kind in REFUSED_WHOLE and had_usage and not admitted.has_usage and not parsed.is_stated:
@@ -121,7 +146,7 @@ class Front:
 
     def context_of(self, sender: Sender) -> Context:
         """What normalisers get besides the payload of *sender*."""
-        now_ms, base = self._now_ms(), self._base
+        now_ms, base = self._now_ms(), self.base
         return Context(
             now_ms,
             rfc3339_ms(now_ms),
@@ -136,7 +161,7 @@ class Front:
             base.limits,
         )
 
-    async def _admit(self, parsed: Parsed, context: Context) -> Parsed:
+    async def admitted(self, parsed: Parsed, context: Context) -> Parsed:
         """*parsed* without the items of blocked devices, attributed by its devices; new
         devices are on disk then.
         """
@@ -153,7 +178,7 @@ class Front:
         return parsed if calls is parsed.calls else parsed._replace(calls=calls)
 
     def _admitted_at_once(self, calls: ParsedPayload, context: Context) -> ParsedPayload | None:
-        """`_admit` of *calls*, where each device is known and none is blocked; None where one is
+        """`admitted` of *calls*, where each device is known and none is blocked; None where one is
         not.
         """
         if self._devices is None:

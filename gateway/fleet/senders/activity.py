@@ -100,8 +100,8 @@ class Senders:
             activity.without_usage += without_usage
             activity.size_bytes += size_bytes
 
-    def refused(self, key: str | None, format_: str, product: str, reason: str) -> None:
-        """Note a request that was refused; whose service it is of no one read."""
+    def refused(self, key: str | None, format_: str, product: str, reason: str, requests: int = 1) -> None:
+        """Note requests that were refused; whose service they are of no one read."""
         sender = self._latest.get((key, format_, product)) or SenderId(key, format_, None, product)
         activity = self.known.get(sender) or self._made(sender)
         refusal = activity.refusals.get(reason)
@@ -109,7 +109,7 @@ class Senders:
             if len(activity.refusals) >= MAX_REASONS:
                 reason = OTHER
             refusal = activity.refusals.setdefault(reason, Refusal(0, 0))
-        refusal.requests += 1
+        refusal.requests += requests
         refusal.last_ms = self.now_ms()
         activity.is_changed = True
 

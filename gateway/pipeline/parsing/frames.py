@@ -8,7 +8,7 @@ delays the event loop by a millisecond.
 """
 
 import marshal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from gateway.common.contract.errors import BadPayload, GatewayError, Overloaded, TooLarge
@@ -22,8 +22,10 @@ from gateway.rules.usage import Basis
 
 PIECE: Final = 2_000
 """Of points that is half a megabyte, and a millisecond to unpack."""
-Pieces = list[bytes]
-"""Each a marshalled list of up to `PIECE`."""
+Pieces = list[Any]
+"""Each a marshalled list of up to `PIECE`; or whatever `Cut` makes."""
+Cut = Callable[[Sequence[Any]], Pieces]
+Joined = Callable[[Pieces], Iterable[Any]]
 
 
 class Setup(TypedDict):
@@ -110,23 +112,23 @@ def opened(job: Job, context: Context) -> tuple[Payload, Context]:
     )
 
 
-def pack(parsed: Parsed) -> tuple[Any, ...]:
-    """*parsed* in plain types."""
+def pack(parsed: Parsed, cut: Cut | None = None) -> tuple[Any, ...]:
+    """*parsed* in plain types; *cut*: as `pack_points` has it."""
     return (
         None if parsed.calls is None else tuple(parsed.calls),
-        None if parsed.points is None else tuple(pack_points(parsed.points)),
+        None if parsed.points is None else tuple(pack_points(parsed.points, cut)),
         dict(parsed.answer),
         tuple(parsed.trace_updates),
         dict(parsed.traces_of_calls),
     )
 
 
-def unpack(fields: Sequence[Any]) -> Parsed:
-    """What `pack` packed."""
+def unpack(fields: Sequence[Any], joined: Joined | None = None) -> Parsed:
+    """What `pack` packed; *joined*: the inverse of its `cut`."""
     calls, points, *rest = fields
     return Parsed(
         None if calls is None else ParsedPayload._make(calls),
-        None if points is None else unpack_points(PackedPoints._make(points)),
+        None if points is None else unpack_points(PackedPoints._make(points), joined),
         *rest,
     )
 
@@ -136,8 +138,9 @@ def points_in(fields: Sequence[Any]) -> int:
     return 0 if fields[1] is None else int(fields[1][0])
 
 
-def pack_points(points: UsagePoints) -> PackedPoints:
-    """Usage points as plain types, for the frame between the processes."""
+def pack_points(points: UsagePoints, cut: Cut | None = None) -> PackedPoints:
+    """Usage points as plain types. *cut* makes of many of them what travels; None: `in_pieces`."""
+    cut = cut or in_pieces
     labels: dict[Labels, int] = {}
     tables: dict[MetricTable, int] = {}
     numbered = [
@@ -155,26 +158,25 @@ def pack_points(points: UsagePoints) -> PackedPoints:
         dict(points.suppressed),
         dict(points.services),
         [tuple({**x._asdict(), "basis": x.basis.name}.values()) for x in tables],
-        in_pieces([tuple(x) for x in points.rejected]),
-        in_pieces(points.attributions),
-        in_pieces([(tuple(x.reporter), *x[1:]) for x in labels]),
-        in_pieces(numbered),
+        cut([tuple(x) for x in points.rejected]),
+        cut(points.attributions),
+        cut([(tuple(x.reporter), *x[1:]) for x in labels]),
+        cut(numbered),
     )
 
 
-def unpack_points(packed: PackedPoints) -> UsagePoints:
-    """The inverse of `pack_points`."""
-    points = UsagePoints(
-        items=packed.items, ignored=packed.ignored, attributions=list(joined_pieces(packed.attributions))
-    )
+def unpack_points(packed: PackedPoints, joined: Joined | None = None) -> UsagePoints:
+    """The inverse of `pack_points`; *joined*: that of its `cut`."""
+    joined = joined or joined_pieces
+    points = UsagePoints(items=packed.items, ignored=packed.ignored, attributions=list(joined(packed.attributions)))
     points.suppressed.update(packed.suppressed)
     points.services.update(packed.services)
-    points.rejected += [Rejection(*x) for x in joined_pieces(packed.rejected)]
-    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in joined_pieces(packed.labels)]
+    points.rejected += [Rejection(*x) for x in joined(packed.rejected)]
+    labels = [Labels(MetricSource(*reporter), *rest) for reporter, *rest in joined(packed.labels)]
     tables = [_table_in(fields) for fields in packed.tables]
     points.points += [
         Point(key, series, labels[label], tables[table], *rest)
-        for key, series, label, table, *rest in joined_pieces(packed.points)
+        for key, series, label, table, *rest in joined(packed.points)
     ]
     return points
 

@@ -64,8 +64,9 @@ class PostgresDatabase:
 
     engine: Final = "postgres"
 
-    def __init__(self, pool: ConnectionPool, connections: int) -> None:
+    def __init__(self, pool: ConnectionPool, connections: int, begin: Callable[[PostgresConnection], object]) -> None:
         self._pool = pool
+        self._begin = begin
         self._connections = connections
         self._free = asyncio.Semaphore(connections)
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="postgres")
@@ -73,9 +74,16 @@ class PostgresDatabase:
         self._is_closed = False
 
     @classmethod
-    async def open(cls, dsn: str, *, durability: Durability, connections: int = CONNECTIONS) -> Self:
+    async def open(
+        cls,
+        dsn: str,
+        *,
+        durability: Durability,
+        connections: int = CONNECTIONS,
+        begin: Callable[[PostgresConnection], object] = lambda _: None,
+    ) -> Self:
         """The schema that *dsn*'s role sees first. Refuses a server that would answer a commit
-        before it is durable.
+        before it is durable. *begin* is done first in each transaction that changes something.
         """
         pool = ConnectionPool(
             dsn,
@@ -86,7 +94,7 @@ class PostgresDatabase:
             timeout=WAIT_S,
             open=False,
         )
-        database = cls(pool, connections)
+        database = cls(pool, connections, begin)
         try:
             await asyncio.to_thread(pool.open)
             unsafe = unsafe_settings(await database.read(_settings), durability)
@@ -105,11 +113,31 @@ class PostgresDatabase:
         DatabaseUnavailable, and a repeated change must come to the same.
         """
 
+        def locked(connection: PostgresConnection) -> T:
+            connection.execute(_ONE_AT_A_TIME)
+            return change(connection)
+
+        return await self.commit(locked)
+
+    async def commit(self, change: Callable[[PostgresConnection], T]) -> T:
+        """`write`, next to other changes: they may be made at the same time."""
+
         def committed_change() -> T:
             with self._connected() as connection, _committed(connection):
-                return change(PostgresConnection(connection))
+                own = PostgresConnection(connection)
+                self._begin(own)
+                return change(own)
 
         return await self._run(committed_change)
+
+    async def insert(self, sql: str, parameters: Sequence[Any]) -> None:
+        """One statement in a commit of its own, in one round trip; as `commit`."""
+
+        def inserted() -> None:
+            with self._connected() as connection, _durable(connection):
+                PostgresConnection(connection).execute(sql, parameters)
+
+        await self._run(inserted)
 
     async def read(self, question: Callable[[PostgresConnection], T]) -> T:
         """Run *question* on one snapshot."""
@@ -203,6 +231,14 @@ def _settings(connection: PostgresConnection) -> dict[str, str]:
 @contextmanager
 def _committed(connection: psycopg.Connection) -> Iterator[None]:
     """Commit what is done inside; roll it back when it raises."""
+    with _durable(connection) as warnings, connection.transaction():
+        yield
+        warnings.clear()  # from here on there is the COMMIT alone
+
+
+@contextmanager
+def _durable(connection: psycopg.Connection) -> Iterator[list[str]]:
+    """Raises DatabaseUnavailable where a commit inside was answered with a warning."""
     warnings: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
@@ -211,10 +247,7 @@ def _committed(connection: psycopg.Connection) -> Iterator[None]:
 
     connection.add_notice_handler(note)
     try:
-        with connection.transaction():
-            connection.execute(_ONE_AT_A_TIME)
-            yield
-            warnings.clear()  # from here on there is the COMMIT alone
+        yield warnings
     finally:
         connection.remove_notice_handler(note)
     if warnings:

@@ -1,0 +1,184 @@
+"""An edge of a cell: what a front read, priced and admitted goes into the journal, and is answered
+when that is durable. The owner of the cell counts it.
+
+Payloads that come within a few milliseconds share a row, and so a commit. Several commits may be on
+their way at once: the order of the journal is that of commits, and counting does not depend on the
+order of payloads.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Final
+
+from gateway.common.contract.journal import JournalStore
+from gateway.common.contract.parsed_payload import ParsedPayload
+from gateway.common.futures import failure_of
+from gateway.common.storage.errors import DatabaseUnavailable
+from gateway.fleet.senders.noting import NotingSenders
+from gateway.observability.telemetry.tracer import Tracer
+from gateway.pipeline.core import PIECE_CALLS, Counting, Kept
+from gateway.pipeline.journal.form import FORM, Entry, SentBy, write_row
+from gateway.pipeline.parsing.parse import Parsed
+from gateway.rules.context import Context
+from spool.errors import SpoolError, SpoolFull
+from spool.histogram import ANSWER_S, Histogram
+
+GATHER_S: Final = 0.002
+"""How long the first payload of a row waits for others."""
+MAX_COMMITS: Final = 4
+"""On their way at once: further payloads gather."""
+MAX_WAITING_BYTES: Final = 256 << 20
+"""Of payloads in memory that wait for a commit."""
+MEASURE_S: Final = 1.0
+NOTES_S: Final = 1.0
+"""How often it is written what senders were seen to do, where nothing else is."""
+RETRY_AFTER_S: Final = 5
+
+
+class Edge:
+    """What a `Front` gives its payloads to. Used on the event loop's thread."""
+
+    tracer: Tracer | None = None
+    """The owner follows what is sampled; here nothing is."""
+
+    def __init__(self, journal: JournalStore, senders: NotingSenders, *, max_bytes: int) -> None:
+        """*max_bytes*: of the journal, and so of what waits for an owner."""
+        self._journal, self._senders, self._max_bytes = journal, senders, max_bytes
+        self._gathered: list[tuple[Entry, asyncio.Future[object], int]] = []
+        self.waiting_bytes = 0
+        """About, of payloads in memory."""
+        self._commits: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self.journal_bytes = 0
+        """As measured last."""
+        self._fault: str | None = "the journal was not asked yet"
+        self.append_seconds = Histogram(ANSWER_S)
+        """As `Core` has it."""
+
+    # ---- what a front asks
+
+    def admit(self, size: int) -> None:
+        """As `IntakeStore` has it."""
+        if self._fault is not None:
+            raise _retried(SpoolError(f"the journal of the cell cannot be written: {self._fault}"))
+        if self.journal_bytes + size > self._max_bytes:
+            raise _retried(SpoolFull("the journal of the cell holds as much as spool.max_bytes allows"))
+        if self.waiting_bytes + size > MAX_WAITING_BYTES:
+            raise _retried(SpoolFull("too much waits for a commit of the journal"))
+
+    def admit_metrics(self, context: Context) -> None:
+        """The owner knows how many series a sender has."""
+
+    async def take(self, kind: str, parsed: Parsed, context: Context) -> Kept:
+        """Durable when this returns. Raises SpoolError."""
+        began_s = perf_counter()
+        await self._add(Entry(kind, parsed, SentBy.of(context)))
+        self.append_seconds.observe(perf_counter() - began_s)
+        return Kept(parsed, ())
+
+    def takes_at_once(self, calls: ParsedPayload) -> bool:
+        return len(calls.records) <= PIECE_CALLS
+
+    def take_at_once(self, calls: ParsedPayload, context: Context, payloads: int) -> Counting:
+        """`take` of *payloads* that were read together. Raises SpoolError."""
+        began_s = perf_counter()
+        kept: asyncio.Future[object] = self._add(Entry("traces", Parsed(calls), SentBy.of(context), payloads))
+
+        def note(done: "asyncio.Future[object]") -> None:
+            if failure_of(done) is None:
+                self.append_seconds.observe(perf_counter() - began_s, payloads)
+
+        kept.add_done_callback(note)
+        return Counting(kept, ())
+
+    # ---- rows
+
+    def _add(self, entry: Entry) -> "asyncio.Future[object]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        size = _size_of(entry.parsed)
+        self._gathered.append((entry, future, size))
+        self.waiting_bytes += size
+        if self._timer is None and len(self._commits) < MAX_COMMITS:
+            self._timer = loop.call_later(GATHER_S, self._commit_gathered)
+        return future
+
+    def _commit_gathered(self) -> None:
+        self._timer = None
+        gathered, self._gathered = self._gathered, []
+        task = asyncio.create_task(self._commit(gathered), name="commit to the journal")
+        self._commits.add(task)
+        task.add_done_callback(self._committed)
+
+    def _committed(self, task: "asyncio.Task[None]") -> None:
+        self._commits.discard(task)
+        if self._gathered and self._timer is None:
+            self._commit_gathered()
+
+    async def _commit(self, gathered: Sequence[tuple[Entry, "asyncio.Future[object]", int]]) -> None:
+        error: SpoolError | None = None
+        payloads = sum(entry.payloads for entry, _, _ in gathered)
+        try:
+            body = write_row([entry for entry, _, _ in gathered], self._senders.take())
+            await self._journal.keep(FORM, body, payloads)
+            self._fault = None
+        except DatabaseUnavailable as fault:
+            self._fault = str(fault)
+            error = _retried(SpoolError(f"the journal of the cell cannot be written: {fault}"))
+        except BaseException as fault:
+            error = _retried(SpoolError("the journal of the cell was not written"))
+            error.__cause__ = fault
+            raise
+        finally:
+            self.waiting_bytes -= sum(size for _, _, size in gathered)
+            for _, future, _ in gathered:
+                if not future.done():
+                    future.set_result(None) if error is None else future.set_exception(error.copied())
+
+    async def run(self) -> None:
+        """Measure the journal, and write what is noted of senders, until cancelled."""
+        while True:
+            try:
+                self.journal_bytes = await self._journal.waiting_bytes()
+                self._fault = None
+                if not self._gathered:
+                    await self._write_notes()
+            except DatabaseUnavailable as fault:
+                self._fault = str(fault)
+            await asyncio.sleep(MEASURE_S)
+
+    async def _write_notes(self) -> None:
+        notes = self._senders.take()
+        if notes.sent or notes.refused:
+            await self._journal.keep(FORM, write_row([], notes), 0)
+
+    @property
+    def gathered(self) -> int:
+        """Payloads and groups of them that wait for a commit to begin."""
+        return len(self._gathered)
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be kept now; None where all can."""
+        return self._fault
+
+    async def close(self) -> None:
+        """Commit what was taken; no front gives more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._commit_gathered()
+        while self._commits:
+            await asyncio.gather(*self._commits, return_exceptions=True)
+
+
+def _size_of(parsed: Parsed) -> int:
+    """About how many bytes a payload adds to a row before it is compressed."""
+    calls, points = parsed.calls, parsed.points
+    size = 0 if calls is None else sum(map(len, calls.records)) + len(calls.rows) + len(calls.links)
+    return size + (0 if points is None else 200 * len(points.points))
+
+
+def _retried(error: SpoolError) -> SpoolError:
+    error.retry_after_s = RETRY_AFTER_S
+    return error

@@ -1,0 +1,171 @@
+"""Who owns a cell: one gateway at a time counts, by a lease on the clock of the database.
+
+The lease alone fences nothing: each commit of the owner names its epoch, and one that names an
+epoch of the past fails (`Ownership.fence`, `Ownership.share_fence`). So a process that was stopped
+for longer than its lease can do no more than send once again what was frozen, under the same ids.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
+from gateway.stores.sql.database import make_tables
+from spool.errors import Fenced
+
+FORGET_S: Final = 24 * 3600
+"""After which a member that was not seen is forgotten."""
+ALIVE_S: Final = 10
+"""A member that was seen within this time is alive."""
+
+_TAKE: Final = (
+    "UPDATE cell SET epoch = epoch + 1, owner = ?, since = clock_timestamp(),"
+    " until = clock_timestamp() + make_interval(secs => ?),"
+    " why = CASE WHEN epoch = 0 THEN 'start' WHEN owner IS NULL THEN 'released' ELSE 'expired' END"
+    " WHERE owner IS NULL OR until < clock_timestamp() RETURNING epoch, why"
+)
+_RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?) WHERE epoch = ? AND owner = ?"
+_RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
+_SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? FOR KEY SHARE"
+_OWNER: Final = (
+    "SELECT cell.epoch, cell.owner, cell.why, extract(epoch FROM clock_timestamp() - cell.since)::float8,"
+    " cell.until > clock_timestamp(), member.http, member.admin FROM cell LEFT JOIN member ON member.id = cell.owner"
+)
+_MEMBERS: Final = (
+    "SELECT id, name, release, extract(epoch FROM clock_timestamp() - started_at)::float8,"
+    " extract(epoch FROM clock_timestamp() - seen_at)::float8, forms, secrets FROM member ORDER BY started_at, id"
+)
+_NOTE: Final = (
+    "INSERT INTO member (id, name, release, forms, http, admin, secrets, started_at, seen_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, clock_timestamp(), clock_timestamp()) ON CONFLICT (id) DO UPDATE SET"
+    " http = excluded.http, admin = excluded.admin, seen_at = excluded.seen_at"
+)
+
+
+class Taken(NamedTuple):
+    """The cell came to this process."""
+
+    epoch: int
+    why: str
+    """`start`: nobody ever had it; `released`: the owner before gave it back; `expired`: its lease
+    ran out."""
+
+
+class Owner(NamedTuple):
+    """Who owns the cell, as of now."""
+
+    epoch: int
+    member: str | None
+    """None between two owners."""
+    why: str
+    """As in `Taken`."""
+    since_s: float | None
+    is_alive: bool
+    """Whether its lease runs."""
+    http: str | None
+    """Where it listens for other members; None while it does not yet."""
+    admin: str | None
+
+
+class Member(NamedTuple):
+    """A gateway of the cell."""
+
+    id: str
+    name: str
+    release: str
+    up_s: float
+    silent_s: float
+    forms: Sequence[int]
+    secrets: Mapping[str, str]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.silent_s < ALIVE_S
+
+
+@dataclass(frozen=True)
+class Itself:
+    """This process, as a member."""
+
+    id: str
+    name: str
+    release: str
+    forms: Sequence[int]
+    secrets: Mapping[str, str]
+    """Name of a file that must be equal on all members -> digest."""
+
+
+class Ownership(NamedTuple):
+    """The right to write what only the owner writes, while nobody else took it."""
+
+    member: str
+    epoch: int
+    lease_s: float
+
+    def fence(self, connection: PostgresConnection) -> None:
+        """Begin a commit of the owner's spool, which renews the lease. Raises Fenced."""
+        if not connection.execute(_RENEW, (self.lease_s, self.epoch, self.member)).rowcount:
+            raise Fenced(f"another gateway owns the cell since epoch {self.epoch} ended")
+
+    def share_fence(self, connection: PostgresConnection) -> None:
+        """Begin another commit of the owner: a new owner waits until it ends. Raises Fenced."""
+        if connection.execute(_SHARE, (self.epoch, self.member)).fetchone() is None:
+            raise Fenced(f"another gateway owns the cell since epoch {self.epoch} ended")
+
+
+class PostgresCell:
+    """Open with `PostgresCell.open`. Every method raises DatabaseUnavailable."""
+
+    def __init__(self, database: PostgresDatabase, itself: Itself, lease_s: float) -> None:
+        self._database, self._itself, self._lease_s = database, itself, lease_s
+
+    @classmethod
+    async def open(cls, database: PostgresDatabase, itself: Itself, lease_s: float) -> "PostgresCell":
+        """Missing tables are made."""
+        await make_tables(database, "cell")
+        return cls(database, itself, lease_s)
+
+    async def take(self) -> Taken | None:
+        """Own the cell, where nobody does; None where somebody does."""
+        member, lease_s = self._itself.id, self._lease_s
+        row = await self._database.commit(lambda c: c.execute(_TAKE, (member, lease_s)).fetchone())
+        return None if row is None else Taken(*row)
+
+    async def renew(self, epoch: int) -> bool:
+        """Lengthen the lease of this process; False where another one took the cell."""
+        parameters = self._lease_s, epoch, self._itself.id
+        return await self._database.commit(lambda c: c.execute(_RENEW, parameters).rowcount > 0)
+
+    async def release(self, epoch: int) -> None:
+        """Give the cell back, so that another member takes it at once."""
+        await self._database.commit(lambda c: c.execute(_RELEASE, (epoch, self._itself.id)))
+
+    def ownership(self, epoch: int) -> Ownership:
+        return Ownership(self._itself.id, epoch, self._lease_s)
+
+    async def owner(self) -> Owner:
+        row = await self._database.read(lambda c: c.execute(_OWNER).fetchone())
+        return Owner(*(row or (0, None, "", None, False, None, None)))
+
+    async def members(self) -> list[Member]:
+        """Oldest first, also those that are silent."""
+        rows = await self._database.read(lambda c: c.execute(_MEMBERS).fetchall())
+        return [Member._make((*row[:5], json.loads(row[5]), json.loads(row[6]))) for row in rows]
+
+    async def note_itself(self, http: str | None, admin: str | None) -> None:
+        """This process is alive; where it listens for other members as the owner."""
+        me = self._itself
+        row = me.id, me.name, me.release, json.dumps(list(me.forms)), http, admin, json.dumps(dict(me.secrets))
+
+        def note(connection: PostgresConnection) -> None:
+            connection.execute(_NOTE, row)
+            connection.execute(
+                "DELETE FROM member WHERE seen_at < clock_timestamp() - make_interval(secs => ?)", (FORGET_S,)
+            )
+
+        await self._database.commit(note)
+
+    async def leave(self) -> None:
+        """This process is no member any more."""
+        await self._database.commit(lambda c: c.execute("DELETE FROM member WHERE id = ?", (self._itself.id,)))

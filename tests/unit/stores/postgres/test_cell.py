@@ -1,0 +1,123 @@
+"""One gateway at a time owns a cell; what another one still writes fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.stores.postgres.cell import Itself, PostgresCell
+from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
+from spool.errors import Fenced
+from tests.support.postgres import needs_postgres, shared_server
+
+pytestmark = needs_postgres
+
+LEASE_S = 60.0
+
+
+class Members:
+    """Two gateways of one cell, and what an operator sees."""
+
+    def __init__(self, database: PostgresDatabase, first: PostgresCell, second: PostgresCell) -> None:
+        self.database, self.first, self.second = database, first, second
+
+    async def end_lease(self) -> None:
+        await self.database.commit(lambda c: c.execute("UPDATE cell SET until = clock_timestamp() - interval '1 s'"))
+
+
+def itself(name: str) -> Itself:
+    return Itself(f"id-{name}", name, "0.2.0", [1], {"pepper": "d1"})
+
+
+@pytest.fixture
+async def cell() -> AsyncIterator[Members]:
+    dsn = shared_server().new_schema()
+    databases = [await PostgresDatabase.open(dsn, durability="storage") for _ in range(3)]
+    first, second = [
+        await PostgresCell.open(database, itself(name), LEASE_S)
+        for database, name in zip(databases, ("a", "b"), strict=False)
+    ]
+    yield Members(databases[2], first, second)
+    for database in databases:
+        await database.close()
+
+
+async def test_of_gateways_that_start_together_one_owns_the_cell(cell: Members) -> None:
+    taken = await asyncio.gather(*(each.take() for each in (cell.first, cell.second) * 5))
+    assert [(x.epoch, x.why) for x in taken if x is not None] == [(1, "start")]
+
+
+async def test_a_lease_that_ended_is_taken_by_another_one(cell: Members) -> None:
+    assert await cell.first.take() is not None
+    assert await cell.second.take() is None
+    assert await cell.first.renew(1)
+    await cell.end_lease()
+    taken = await cell.second.take()
+    assert taken == (2, "expired")
+    assert not await cell.first.renew(1)
+    owner = await cell.first.owner()
+    assert (owner.epoch, owner.member, owner.why, owner.is_alive) == (2, "id-b", "expired", True)
+
+
+async def test_an_owner_that_stops_gives_the_cell_back(cell: Members) -> None:
+    assert await cell.first.take() is not None
+    await cell.first.release(1)
+    assert await cell.second.take() == (2, "released")
+    await cell.first.release(1)  # comes too late, and releases nothing
+    assert (await cell.first.owner()).member == "id-b"
+
+
+async def test_commits_of_an_epoch_that_ended_fail(cell: Members) -> None:
+    assert await cell.first.take() is not None
+    owned = cell.first.ownership(1)
+    await cell.database.commit(owned.fence)
+    await cell.database.commit(owned.share_fence)
+    await cell.end_lease()
+    await cell.database.commit(owned.fence)  # nobody took it: the commit renews the lease
+    assert await cell.second.take() is None
+    await cell.end_lease()
+    assert await cell.second.take() is not None
+    for fence in (owned.fence, owned.share_fence):
+        with pytest.raises(Fenced):
+            await cell.database.commit(fence)
+
+
+@pytest.mark.parametrize("fence", ["fence", "share_fence"])
+async def test_a_new_owner_waits_for_the_commit_that_is_under_way(cell: Members, fence: str) -> None:
+    """Else what the one before commits behind it would be written by two."""
+    assert await cell.first.take() is not None
+    await cell.end_lease()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(connection: PostgresConnection) -> None:
+        getattr(cell.first.ownership(1), fence)(connection)
+        connection.execute("UPDATE cell SET until = clock_timestamp() - interval '1 s'")
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+
+    under_way = asyncio.create_task(cell.database.commit(slow))
+    await begun.wait()
+    taking = asyncio.create_task(cell.second.take())
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE cell SET epoch%'"
+    async with asyncio.timeout(30):
+        while await cell.database.read(lambda c: c.execute(waiting).fetchone()) is None:
+            assert not taking.done()
+    go_on.set()
+    await under_way
+    assert await taking == (2, "expired")
+
+
+async def test_members_are_listed_until_they_leave(cell: Members) -> None:
+    await cell.first.note_itself("127.0.0.1:4001", "127.0.0.1:4002")
+    await cell.second.note_itself(None, None)
+    assert await cell.second.take() is not None
+    await cell.second.note_itself("127.0.0.1:5001", "127.0.0.1:5002")
+    members = await cell.first.members()
+    assert [(x.name, x.release, x.forms, x.secrets, x.is_alive) for x in members] == [
+        ("a", "0.2.0", [1], {"pepper": "d1"}, True),
+        ("b", "0.2.0", [1], {"pepper": "d1"}, True),
+    ]
+    assert (await cell.first.owner())[5:] == ("127.0.0.1:5001", "127.0.0.1:5002")
+    await cell.first.leave()
+    assert [x.name for x in await cell.second.members()] == ["b"]

@@ -1,0 +1,130 @@
+"""The journal gives each row once, in the order of commits, whatever commits late."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
+from gateway.stores.postgres.journal import PostgresJournal
+from gateway.stores.sql.database import make_tables
+from tests.support.postgres import needs_postgres, shared_server
+
+pytestmark = needs_postgres
+
+ALL = {"most_rows": 100, "most_bytes": 1 << 20}
+
+
+@pytest.fixture
+def dsn() -> str:
+    return shared_server().new_schema()
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
+    opened = await PostgresDatabase.open(dsn, durability="storage")
+    await make_tables(opened, "cell")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def journal(database: PostgresDatabase) -> PostgresJournal:
+    return PostgresJournal(database)
+
+
+async def bodies(journal: PostgresJournal) -> list[bytes | None]:
+    return [row.body for row in await journal.read((0, 0), **ALL)]
+
+
+async def test_rows_are_read_as_they_were_kept(journal: PostgresJournal) -> None:
+    kept = [b"small", b"large " * 10_000, b"\x28\xb5\x2f\xfd begins like a frame"]
+    for body in kept:
+        await journal.keep(1, body, 3)
+    rows = await journal.read((0, 0), **ALL)
+    assert [(row.form, row.body) for row in rows] == [(1, body) for body in kept]
+
+
+async def test_a_page_ends_at_its_limits_and_has_a_row_at_least(journal: PostgresJournal) -> None:
+    for number in range(5):
+        await journal.keep(1, bytes([number]) * 50, 1)  # too short to be packed
+    first = await journal.read((0, 0), most_rows=2, most_bytes=1 << 20)
+    assert [row.body for row in first] == [b"\0" * 50, b"\1" * 50]
+    rest = await journal.read(first[-1].place, most_rows=100, most_bytes=10)
+    assert [row.body for row in rest] == [b"\2" * 50]
+
+
+async def test_a_row_that_commits_late_is_not_left_out(dsn: str, journal: PostgresJournal) -> None:
+    """Its transaction began before others that are committed: those wait for it."""
+    with psycopg.connect(dsn) as late:
+        late.execute("INSERT INTO journal (form, payloads, packed, body) VALUES (1, 1, FALSE, 'late')")
+        await journal.keep(1, b"early", 1)
+        assert await bodies(journal) == []
+        late.commit()
+    found = await bodies(journal)
+    assert found == [b"late", b"early"]
+
+
+async def test_rows_leave_with_the_commit_that_has_what_came_of_them(
+    database: PostgresDatabase, journal: PostgresJournal
+) -> None:
+    for body in (b"a", b"b", b"c"):
+        await journal.keep(1, body, 1)
+    rows = await journal.read((0, 0), **ALL)
+
+    def failing(connection: PostgresConnection) -> None:
+        journal.dropping([row.place for row in rows])(connection)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await database.commit(failing)
+    assert await bodies(journal) == [b"a", b"b", b"c"]
+    await database.commit(journal.dropping([rows[0].place, rows[2].place]))
+    assert await bodies(journal) == [b"b"]
+
+
+async def test_a_row_that_does_not_hold_together_is_set_aside(
+    database: PostgresDatabase, journal: PostgresJournal
+) -> None:
+    await journal.keep(1, b"whole " * 100, 1)
+    await database.commit(lambda c: c.execute("UPDATE journal SET body = substr(body, 1, 20)"))
+    (row,) = await journal.read((0, 0), **ALL)
+    assert row.body is None
+    await database.commit(journal.setting_aside([row.place]))
+    await database.commit(journal.dropping([row.place]))
+    kept = await database.read(
+        lambda c: c.execute("SELECT form, payloads, length(body) FROM journal_damaged").fetchall()
+    )
+    assert (kept, await bodies(journal)) == ([(1, 1, 20)], [])
+
+
+async def test_many_edges_and_a_reader_lose_and_repeat_nothing(dsn: str, database: PostgresDatabase) -> None:
+    edges = [PostgresJournal(await PostgresDatabase.open(dsn, durability="storage")) for _ in range(3)]
+    journal, seen, is_done = PostgresJournal(database), list[bytes | None](), threading.Event()
+
+    async def keep(edge: int) -> None:
+        for number in range(40):
+            await asyncio.gather(*(edges[edge].keep(1, f"{edge}.{number}.{part}".encode(), 1) for part in range(3)))
+
+    async def read() -> None:
+        after = (0, 0)
+        while True:
+            was_done = is_done.is_set()
+            rows = await journal.read(after, **ALL)
+            seen.extend(row.body for row in rows)
+            if rows:
+                after = rows[-1].place
+                await database.commit(journal.dropping([row.place for row in rows]))
+            elif was_done:
+                return
+
+    reading = asyncio.create_task(read())
+    await asyncio.gather(*(keep(edge) for edge in range(3)))
+    is_done.set()
+    await reading
+    wanted = sorted(f"{edge}.{n}.{part}".encode() for edge in range(3) for n in range(40) for part in range(3))
+    assert sorted(body or b"" for body in seen) == wanted
+    for edge in edges:
+        await edge._database.close()
