@@ -7,7 +7,6 @@ every lane of AI records; when its time is up it moves into a chunk, or is dropp
 operation with the counters.
 """
 
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import itemgetter
@@ -17,6 +16,7 @@ from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sql.chunks import chunk_of, insert_chunk
 from spool.sql.commits import Commits
+from spool.sql.connection import Connection
 from spool.sql.rows import held
 from spool.store import ItemCounts
 
@@ -49,7 +49,7 @@ class SqlSeries:
         """
         lanes = self._spool.followers(AI_TELEMETRY)
 
-        def keep(connection: sqlite3.Connection, counters: Counters) -> None:
+        def keep(connection: Connection, counters: Counters) -> None:
             """Write series, pending aggregates and what follows from them in one commit."""
             write_series(connection, series)
             write_sightings(connection, sightings)
@@ -115,11 +115,11 @@ class SqlSeries:
         return await self._spool.ask(lambda c, _: forget(c, now_ms, seen_before_ms))
 
 
-def _read_some(keys: Sequence[bytes], connection: sqlite3.Connection, _: Counters) -> list[SeriesRow]:
+def _read_some(keys: Sequence[bytes], connection: Connection, _: Counters) -> list[SeriesRow]:
     return read_series(connection, keys)
 
 
-def read_series(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[SeriesRow]:
+def read_series(connection: Connection, keys: Sequence[bytes]) -> list[SeriesRow]:
     places = ",".join("?" * len(keys))
     found = connection.execute(
         f"SELECT key, start_ns, time_ns, value, measurements, seen_ms, until_ms FROM series WHERE key IN ({places})",  # noqa: S608 question marks only
@@ -128,7 +128,7 @@ def read_series(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[S
     return [SeriesRow(*row) for row in found]
 
 
-def write_series(connection: sqlite3.Connection, series: Sequence[SeriesRow]) -> None:
+def write_series(connection: Connection, series: Sequence[SeriesRow]) -> None:
     """Write *series* in the order of their keys, some at a time: each page of the table is then
     changed once (measured: half the time of keys in any order).
     """
@@ -136,31 +136,31 @@ def write_series(connection: sqlite3.Connection, series: Sequence[SeriesRow]) ->
         _write_in_order(connection, sorted(series[start : start + SORT_AT_ONCE], key=itemgetter(0)))
 
 
-def _write_in_order(connection: sqlite3.Connection, series: Sequence[SeriesRow]) -> None:
+def _write_in_order(connection: Connection, series: Sequence[SeriesRow]) -> None:
     connection.executemany(
         "INSERT INTO series (key, start_ns, time_ns, value, measurements, seen_ms, until_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET start_ns=excluded.start_ns, time_ns=excluded.time_ns, value=excluded.value,"
+        " ON CONFLICT (key) DO UPDATE SET start_ns=excluded.start_ns, time_ns=excluded.time_ns, value=excluded.value,"
         " measurements=excluded.measurements, seen_ms=excluded.seen_ms, until_ms=excluded.until_ms",
         series,
     )
 
 
-def write_sightings(connection: sqlite3.Connection, sightings: Sequence[SightingRow]) -> None:
+def write_sightings(connection: Connection, sightings: Sequence[SightingRow]) -> None:
     connection.executemany(
         "INSERT INTO sighting (whose, seen_ms) VALUES (?, ?)"
-        " ON CONFLICT DO UPDATE SET seen_ms=max(seen_ms, excluded.seen_ms)",
+        " ON CONFLICT (whose) DO UPDATE SET seen_ms=excluded.seen_ms WHERE excluded.seen_ms>sighting.seen_ms",
         sorted(sightings),
     )
 
 
-def read_sightings(connection: sqlite3.Connection, seen_after_ms: int, most: int) -> list[SightingRow]:
+def read_sightings(connection: Connection, seen_after_ms: int, most: int) -> list[SightingRow]:
     found = connection.execute(
         "SELECT whose, seen_ms FROM sighting WHERE seen_ms>? ORDER BY seen_ms DESC LIMIT ?", (seen_after_ms, most)
     ).fetchall()
     return [SightingRow(*row) for row in reversed(found)]
 
 
-def due_held(connection: sqlite3.Connection, received_through_ms: int, most: int) -> list[Held]:
+def due_held(connection: Connection, received_through_ms: int, most: int) -> list[Held]:
     found = connection.execute(
         "SELECT id, received_ms, facts, record FROM held WHERE received_ms<=? ORDER BY received_ms, id LIMIT ?",
         (received_through_ms, most),
@@ -168,13 +168,13 @@ def due_held(connection: sqlite3.Connection, received_through_ms: int, most: int
     return [Held(*row) for row in found]
 
 
-def oldest_held_ms(connection: sqlite3.Connection) -> int | None:
+def oldest_held_ms(connection: Connection) -> int | None:
     (found,) = connection.execute("SELECT min(received_ms) FROM held").fetchone()
     return None if found is None else int(found)
 
 
 def end_held(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     lanes: list[Lane],
     endings: Sequence[Ending],
@@ -195,7 +195,7 @@ def end_held(
         insert_chunk(connection, chunk_of(seq, AI_TELEMETRY, now_ms, promoted))
 
 
-def forget(connection: sqlite3.Connection, now_ms: int, seen_before_ms: int) -> int:
+def forget(connection: Connection, now_ms: int, seen_before_ms: int) -> int:
     series = connection.execute(
         "DELETE FROM series WHERE key IN (SELECT key FROM series WHERE until_ms<? LIMIT ?)", (now_ms, FORGET_AT_ONCE)
     ).rowcount

@@ -4,16 +4,16 @@ A row states where each record ends in its body, and a CRC-32 of the body as it 
 that does not hold together reads as None, whatever types a damaged column comes back as.
 """
 
-import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from spool.record import Lane
 from spool.settling import Moved
+from spool.sql.connection import Connection
 from spool.sql.packing import Unreadable, pack, unpack
 
 CHECKSUM_BYTES = 4
@@ -21,8 +21,14 @@ CHECKSUM_BYTES = 4
 PACKED_BODY, PACKED_FACTS, PACKED_LINKS = 1, 2, 4
 """Bits of column `packed`: which column is a zstd frame."""
 _ALL_PACKED = PACKED_BODY | PACKED_FACTS | PACKED_LINKS
-BODY_BYTES = "substr(ends, -8, 4)"
+BODY = "n, ends, body, packed"
+"""Columns, for `record_count` and `read_body`."""
+BODY_BYTES = "CASE WHEN length(ends)>=8 THEN substr(ends, length(ends)-7, 4) END"
 """SQL: the end of a chunk's last record, for `body_bytes`; no body is read."""
+
+
+FIRST_PAGE, LONGEST_PAGE = 4, 64
+"""Chunks that one answer of the database holds, at first and later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ def chunk_of(
     return ChunkRow(seq, lane, received_ms, ends_of(records), facts, links, b"".join(records), len(records))
 
 
-def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> int:
+def insert_chunk(connection: Connection, chunk: ChunkRow) -> int:
     """Insert one row of table `chunk`, compressed; the bytes that it takes."""
     facts, links, body = pack(chunk.facts), pack(chunk.links), pack(chunk.body)
     packed = (
@@ -80,12 +86,32 @@ def insert_chunk(connection: sqlite3.Connection, chunk: ChunkRow) -> int:
     return len(facts) + len(links) + len(body) + len(chunk.ends)
 
 
-def insert_moved(connection: sqlite3.Connection, lane: Lane, moved: Moved) -> None:
+def chunks_between(
+    connection: Connection, columns: str, lane: Lane, first_seq: int, last_seq: int, *, descending: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    """seq and *columns* of *lane*'s chunks *first_seq* to *last_seq*, in order, a page at a time:
+    who needs no more stops, and no more than a page was read.
+    """
+    order, page = "DESC" if descending else "ASC", FIRST_PAGE
+    select = f"SELECT seq, {columns} FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq {order} LIMIT ?"  # noqa: S608 - own SQL
+    while True:
+        n = seq = 0
+        for row in connection.execute(select, (lane, first_seq, last_seq, page)):
+            yield row
+            seq = row[0]
+            n += 1
+        if n < page:
+            return
+        first_seq, last_seq = (first_seq, seq - 1) if descending else (seq + 1, last_seq)
+        page = min(2 * page, LONGEST_PAGE)
+
+
+def insert_moved(connection: Connection, lane: Lane, moved: Moved) -> None:
     """Write the chunk of *moved*; `settle` took its records out of theirs in the same commit."""
     insert_chunk(connection, chunk_of(moved.seq, lane, moved.received_ms, moved.records, facts=moved.facts))
 
 
-def replace_body(connection: sqlite3.Connection, seq: int, records: list[bytes]) -> None:
+def replace_body(connection: Connection, seq: int, records: list[bytes]) -> None:
     """Write a chunk's records again; their number, and all else of the chunk, stays."""
     content = b"".join(records)
     body = pack(content)

@@ -1,6 +1,5 @@
 """What the stores in one spool.db share: commits of its writer, numbers of chunks, both clocks."""
 
-import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
@@ -8,6 +7,7 @@ from typing import Protocol, TypeVar
 from spool.counters import Counters
 from spool.record import Lane
 from spool.settings import SpoolSettings
+from spool.sql.connection import Connection
 from spool.store import SupervisedLaneStore
 
 T = TypeVar("T")
@@ -18,10 +18,10 @@ class Commits(SupervisedLaneStore, Protocol):
 
     settings: SpoolSettings
 
-    def ask(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
+    def ask(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the next commit, whole or not at all."""
 
-    def ask_behind(self, operation: Callable[[sqlite3.Connection, Counters], T]) -> Awaitable[T]:
+    def ask_behind(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
         """As `ask`, of what no append depends on: none waits for it."""
 
     def reserve(self) -> AbstractContextManager[object]:

@@ -1,10 +1,10 @@
 """The rows of dead letters as they are written: each under a number that no other one ever had."""
 
-import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from spool.record import Lane
+from spool.sql.connection import Connection
 
 LAST_ID = "last_dead_letter_id"
 """In `meta`: the largest number that was given, also where its dead letter is gone. SQLite alone
@@ -23,17 +23,17 @@ class DeadLetterRow(NamedTuple):
     """That it stands for."""
 
 
-def last_id(connection: sqlite3.Connection) -> int:
+def last_id(connection: Connection) -> int:
     """0 before the first. Every dead letter that is written later has a larger one."""
     (last,) = connection.execute(
-        "SELECT max(coalesce((SELECT max(id) FROM dead_letter), 0),"
-        " coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE name=?), 0))",
+        "SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM dead_letter"
+        " UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE name=?) AS known",
         (LAST_ID,),
     ).fetchone()
     return int(last)
 
 
-def insert(connection: sqlite3.Connection, dead: Iterable[DeadLetterRow], now_ms: int) -> None:
+def insert(connection: Connection, dead: Iterable[DeadLetterRow], now_ms: int) -> None:
     """Codes are cut to 64 characters, messages to 512."""
     before = last = last_id(connection)
     rows = []
@@ -47,6 +47,6 @@ def insert(connection: sqlite3.Connection, dead: Iterable[DeadLetterRow], now_ms
         rows,
     )
     connection.execute(
-        "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value=excluded.value",
+        "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         (LAST_ID, str(last)),
     )

@@ -5,8 +5,7 @@ settled, and no frozen batch holds a part of it. Ids and positions stay. What el
 counted as waiting: pending aggregates, chunks that settle, batches on their way.
 """
 
-import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,11 +14,15 @@ import orjson
 from spool.forgetting import Forgotten
 from spool.record import AI_TELEMETRY
 from spool.sql import chunks, rows
+from spool.sql.connection import Connection
 
 PAGE_BYTES = 4 << 20
+PAGE_CHUNKS = 64
 """Looked through in one commit."""
+PAGE_RECORDS = 500
+"""Of dead letters and aggregates, read at a time."""
 
-_CHUNKS = "SELECT seq, lane, n, ends, body, packed FROM chunk WHERE seq > ? AND (lane = ? OR lane LIKE 'again:%') ORDER BY seq"
+_CHUNKS = "SELECT seq, lane, n, ends, body, packed FROM chunk WHERE seq > ? AND (lane = ? OR lane LIKE 'again:%') ORDER BY seq LIMIT ?"
 _IS_FROZEN = (
     "SELECT 1 FROM batch JOIN lane ON lane.name = batch.lane WHERE seq_lo <= ? AND (seq_hi > ? OR (seq_hi = ? AND idx_hi > 0))"
     " AND CASE batch.origin WHEN 'dead_letter' THEN 'again:' || batch.lane ELSE lane.source END = ? LIMIT 1"
@@ -32,13 +35,13 @@ class Page(NamedTuple):
     """The last chunk that was looked through; None when it was the last of all."""
 
 
-def forget_in_chunks(connection: sqlite3.Connection, users: Collection[str], after_seq: int, *, dry_run: bool) -> Page:
+def forget_in_chunks(connection: Connection, users: Collection[str], after_seq: int, *, dry_run: bool) -> Page:
     """Look through the next `PAGE_BYTES` of chunks."""
     needles = [orjson.dumps(user)[1:-1] for user in users]
-    connection.execute("PRAGMA secure_delete = ON")  # what is written over is no longer in the file
     settled_seq = rows.lane_row(connection, AI_TELEMETRY).settled_seq
-    found, size = Forgotten(), 0
-    for seq, lane, said, ends, stored, packed in connection.execute(_CHUNKS, (after_seq, AI_TELEMETRY)):
+    found, size, seq, n_chunks = Forgotten(), 0, after_seq, 0
+    for seq, lane, said, ends, stored, packed in connection.execute(_CHUNKS, (after_seq, AI_TELEMETRY, PAGE_CHUNKS)):
+        n_chunks += 1
         body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
         if body is None:  # its records become dead letters when they are due
             continue
@@ -49,25 +52,33 @@ def forget_in_chunks(connection: sqlite3.Connection, users: Collection[str], aft
         size += len(body.content)
         if size >= PAGE_BYTES:
             return Page(found, seq)
-    return Page(found, None)
+    return Page(found, seq if n_chunks == PAGE_CHUNKS else None)
 
 
-def forget_in_dead_letters(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> Forgotten:
+def forget_in_dead_letters(connection: Connection, users: Collection[str], *, dry_run: bool) -> Forgotten:
     """All of them, and pending aggregates, which wait."""
     n = 0
-    for row_id, record in _records(connection, "dead_letter", users):
+    for row_id, record in _records(connection, _LETTERS, users):
         n += 1
         if not dry_run:
             without = without_user(record, users)
             connection.execute("UPDATE dead_letter SET record=?, bytes=? WHERE id=?", (without, len(without), row_id))
-    return Forgotten(dead_letters=n, waiting=len(_records(connection, "held", users)))
+    return Forgotten(dead_letters=n, waiting=sum(1 for _ in _records(connection, _HELD, users)))
 
 
-def _records(connection: sqlite3.Connection, table: str, users: Collection[str]) -> list[tuple[int, bytes]]:
+_LETTERS = (
+    "SELECT id, record FROM dead_letter WHERE id>? AND lane NOT IN ('devices', 'unit_cost', 'usage_events')"
+    " ORDER BY id LIMIT ?"
+)
+_HELD = "SELECT id, record FROM held WHERE id>? ORDER BY id LIMIT ?"
+
+
+def _records(connection: Connection, select: str, users: Collection[str]) -> Iterator[tuple[int, bytes]]:
     """(id, record) of those that name one of *users*."""
-    lane = " WHERE lane NOT IN ('devices', 'unit_cost', 'usage_events')" if table == "dead_letter" else ""
-    found = connection.execute(f"SELECT id, record FROM {table}{lane}")  # noqa: S608 - own names
-    return [(row_id, record) for row_id, record in found if names_user(record, users)]
+    last_id = -1
+    while found := connection.execute(select, (last_id, PAGE_RECORDS)).fetchall():
+        last_id = found[-1][0]
+        yield from ((row_id, record) for row_id, record in found if names_user(record, users))
 
 
 def without_user(record: bytes, users: Collection[str]) -> bytes:
@@ -95,7 +106,7 @@ def holds_any(body: bytes, needles: Iterable[bytes]) -> bool:
 
 
 def _forget_in_chunk(
-    connection: sqlite3.Connection, users: Collection[str], seq: int, body: chunks.Body, *, writes: bool
+    connection: Connection, users: Collection[str], seq: int, body: chunks.Body, *, writes: bool
 ) -> int:
     """How many of its records name one of *users*; each counts once, merged or not."""
     records = [body.content[start:stop] for start, stop in pairwise([0, *body.stops])]
@@ -115,10 +126,10 @@ def _forget_in_chunk(
     return len(changed | merged.keys())
 
 
-def _has_change(connection: sqlite3.Connection, seq: int) -> bool:
+def _has_change(connection: Connection, seq: int) -> bool:
     found = connection.execute("SELECT 1 FROM change WHERE seq=? AND record IS NOT NULL LIMIT 1", (seq,))
     return found.fetchone() is not None
 
 
-def _is_frozen(connection: sqlite3.Connection, seq: int, lane: str) -> bool:
+def _is_frozen(connection: Connection, seq: int, lane: str) -> bool:
     return connection.execute(_IS_FROZEN, (seq, seq, seq, lane)).fetchone() is not None

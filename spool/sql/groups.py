@@ -1,6 +1,5 @@
 """What a home's writer runs in one commit, and what became of it."""
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +10,9 @@ from spool.sql.chunks import ChunkRow
 from spool.status import Room
 from spool.store import ItemCounts
 
-Operation = Callable[[sqlite3.Connection, Counters], Any]
-"""Work inside a transaction; its result goes to who asked. Counters are a copy, kept
-only if the commit succeeds."""
+Operation = Callable[[Any, Counters], Any]
+"""Work inside a transaction, on the home's connection; its result goes to who asked. Counters are
+a copy, kept only if the commit succeeds."""
 
 
 @dataclass(slots=True)

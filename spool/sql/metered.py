@@ -6,7 +6,6 @@ both; then it counts as two items. A repeat within the window adds nothing, what
 the outcome states whether both are the same.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ from spool.record import UNIT_COST, USAGE_EVENTS
 from spool.sql import unit_streams, unit_totals
 from spool.sql.chunks import chunk_of, insert_chunk
 from spool.sql.commits import Commits
+from spool.sql.connection import Connection
 from spool.sql.gathering import CHUNK_RECORDS
 from spool.store import ItemCounts
 from spool.unit_cost import Change, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
@@ -41,7 +41,7 @@ class SqlEvents:
             kept = sum(event.event is not None for event in events)
             seqs = [self._spool.number_chunk() for _ in range(0, kept, CHUNK_RECORDS)]
 
-            def keep(connection: sqlite3.Connection, counters: Counters) -> list[IntakeOutcome]:
+            def keep(connection: Connection, counters: Counters) -> list[IntakeOutcome]:
                 outcomes = keep_events(connection, counters, events, rules, seqs, now_ms)
                 counters.add(_item_counts(events, outcomes, rejected, counts_repeats=counts_repeats))
                 return outcomes
@@ -94,7 +94,7 @@ class SqlEvents:
 
 
 def keep_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     events: Sequence[NewEvent],
     rules: Rules,
@@ -121,7 +121,7 @@ def keep_events(
 
 
 def _taken(
-    connection: sqlite3.Connection, event: NewEvent, streams: dict[str, Stream], rules: Rules, now_ms: int
+    connection: Connection, event: NewEvent, streams: dict[str, Stream], rules: Rules, now_ms: int
 ) -> IntakeOutcome:
     """What becomes of one event; its id is noted only when it is kept."""
     metered = event.metered
@@ -135,17 +135,18 @@ def _taken(
     return take_repeat_key(connection, event.repeat_key, now_ms)
 
 
-def take_repeat_key(connection: sqlite3.Connection, repeat_key: RepeatKey, now_ms: int) -> EventOutcome:
+def take_repeat_key(connection: Connection, repeat_key: RepeatKey, now_ms: int) -> EventOutcome:
     """Note that *repeat_key* was taken, unless it was before."""
     noted = connection.execute(
-        "INSERT OR IGNORE INTO taken (key, content, taken_ms) VALUES (?, ?, ?)", (*repeat_key, now_ms)
+        "INSERT INTO taken (key, content, taken_ms) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING",
+        (*repeat_key, now_ms),
     )
     if noted.rowcount:
         return "kept"
     return known_repeat(connection, repeat_key) or "conflict"
 
 
-def known_repeat(connection: sqlite3.Connection, repeat_key: RepeatKey) -> EventOutcome | None:
+def known_repeat(connection: Connection, repeat_key: RepeatKey) -> EventOutcome | None:
     """What *repeat_key* is of what was taken; None where it is new."""
     row = connection.execute("SELECT content FROM taken WHERE key=?", (repeat_key.key,)).fetchone()
     if row is None:
@@ -154,7 +155,7 @@ def known_repeat(connection: sqlite3.Connection, repeat_key: RepeatKey) -> Event
 
 
 def _insert_events(
-    connection: sqlite3.Connection, counters: Counters, records: Sequence[bytes], seqs: Sequence[int], now_ms: int
+    connection: Connection, counters: Counters, records: Sequence[bytes], seqs: Sequence[int], now_ms: int
 ) -> None:
     for seq, start in zip(seqs, range(0, len(records), CHUNK_RECORDS), strict=False):
         some = records[start : start + CHUNK_RECORDS]
@@ -184,7 +185,7 @@ def _item_counts(
 
 
 def keep_records(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     records: Sequence[Metered],
     repeat_key: RepeatKey | None,
@@ -220,7 +221,7 @@ def keep_records(
 
 
 def delete_stream(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     name: str,
     repeat_key: RepeatKey | None,
@@ -243,7 +244,7 @@ def _rejected(items: int, reason: str) -> ItemCounts:
     return ItemCounts(received=items, rejected=items, reasons={f"rejected.{reason}": items})
 
 
-def forget(connection: sqlite3.Connection, taken_before_ms: int) -> int:
+def forget(connection: Connection, taken_before_ms: int) -> int:
     return connection.execute(
         "DELETE FROM taken WHERE key IN (SELECT key FROM taken WHERE taken_ms<? ORDER BY taken_ms LIMIT ?)",
         (taken_before_ms, FORGET_AT_ONCE),

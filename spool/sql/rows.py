@@ -5,7 +5,6 @@ that are committed with it. A *position* is (chunk seq, index of a record in it)
 records from one position up to, not including, another, less those that settling dropped.
 """
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -16,15 +15,18 @@ from spool.record import AI_TELEMETRY, UNIT_COST, Batch, Lane
 from spool.settling import MERGED, MOVED, Change, Evidence, Position
 from spool.sql import dead_letter_rows
 from spool.sql.chunks import (
+    BODY,
     BODY_BYTES,
     PACKED_FACTS,
     PACKED_LINKS,
     body_bytes,
     chunk_records,
+    chunks_between,
     evidence_of,
     read_body,
     record_count,
 )
+from spool.sql.connection import Connection
 from spool.sql.dead_letter_rows import DeadLetterRow
 from spool.sql.replay import side_counts
 from spool.store import Refusal
@@ -47,7 +49,7 @@ which makes them pending again; or once more what was delivered, which no figure
 the two identities knows of."""
 
 
-def open_lane(connection: sqlite3.Connection, counters: Counters, name: Lane, source: Lane, *, settles: bool) -> None:
+def open_lane(connection: Connection, counters: Counters, name: Lane, source: Lane, *, settles: bool) -> None:
     """Make the lane if it is new: an own lane from the first chunk, a further
     exporter's from the next one.
     """
@@ -59,12 +61,14 @@ def open_lane(connection: sqlite3.Connection, counters: Counters, name: Lane, so
         (name, source, start, settled),
     )
     # Damage that no check of pages finds would end each operation of the lane.
-    connection.execute("UPDATE lane SET source=? WHERE name=? AND source IS NOT ?", (source, name, source))
+    connection.execute(
+        "UPDATE lane SET source=? WHERE name=? AND (source!=? OR source IS NULL)", (source, name, source)
+    )
     if made.rowcount == 1:  # what is held back comes in a later chunk, so the new lane gets it too
         counters.keep(name, held(connection, source))
 
 
-def close_lanes(connection: sqlite3.Connection, counters: Counters, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
+def close_lanes(connection: Connection, counters: Counters, open_lanes: Sequence[Lane]) -> dict[Lane, int]:
     """Give up the lanes of exporters that are no longer set up: what waited in each is expired.
 
     Left alone they would hold every later chunk on disk for good. A
@@ -92,11 +96,11 @@ _OLDEST_HELD = {
     AI_TELEMETRY: "SELECT min(received_ms) FROM held",
     UNIT_COST: "SELECT min(since_ms) FROM"
     " (SELECT since_ms FROM unit_total WHERE records>0 UNION ALL SELECT since_ms FROM unit_item WHERE records>0"
-    " UNION ALL SELECT asked_ms FROM unit_stream WHERE creating>0 OR deleting>0)",
+    " UNION ALL SELECT asked_ms FROM unit_stream WHERE creating>0 OR deleting>0) AS waiting",
 }
 
 
-def held(connection: sqlite3.Connection, source: Lane) -> int:
+def held(connection: Connection, source: Lane) -> int:
     """Records of *source* that wait outside of any chunk: aggregates, which are AI records,
     and what totals stand for.
     """
@@ -106,20 +110,20 @@ def held(connection: sqlite3.Connection, source: Lane) -> int:
     return int(n)
 
 
-def last_seq(connection: sqlite3.Connection) -> int:
+def last_seq(connection: Connection) -> int:
     """The last number that a chunk had, or that a lane counts as seen: payloads of nothing but
     duplicates leave no chunk.
     """
     (seq,) = connection.execute(
-        "SELECT max(coalesce((SELECT max(seq) FROM chunk), 0), (SELECT coalesce(max(next_seq), 0) FROM lane),"
-        " (SELECT coalesce(max(settled_seq), 0) FROM lane WHERE settled_seq<?))",
+        "SELECT coalesce(max(seq), 0) FROM (SELECT max(seq) AS seq FROM chunk UNION ALL SELECT max(next_seq) FROM lane"
+        " UNION ALL SELECT max(settled_seq) FROM lane WHERE settled_seq<?) AS known",
         (NEVER_SETTLES,),
     ).fetchone()
     return int(seq)
 
 
 def settle(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     lane: Lane,
     through_seq: int,
@@ -132,7 +136,7 @@ def settle(
     A chunk that could be frozen before stays as it is: a batch's bytes never change.
     """
     settled_seq = lane_row(connection, lane).settled_seq
-    connection.execute("UPDATE lane SET settled_seq=max(settled_seq, ?) WHERE name=?", (through_seq, lane))
+    connection.execute("UPDATE lane SET settled_seq=? WHERE name=? AND settled_seq<?", (through_seq, lane, through_seq))
     starts = {name: lane_row(connection, name).next for name in followers[lane]} if changes else {}
     for change in changes:
         if change.seq <= settled_seq:
@@ -140,7 +144,11 @@ def settle(
         before = connection.execute(
             "SELECT record IS NULL FROM change WHERE seq=? AND idx=?", (change.seq, change.idx)
         ).fetchone()
-        connection.execute("INSERT OR REPLACE INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)", change)
+        connection.execute(
+            "INSERT INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (seq, idx) DO UPDATE SET fate=excluded.fate, record=excluded.record",
+            change,
+        )
         if change.record is None and before != (1,):
             # A lane that was opened after the chunk came never counted it.
             counted = [name for name, start in starts.items() if start <= (change.seq, change.idx)]
@@ -151,7 +159,7 @@ def settle(
                 counters.keep(name, 1)
 
 
-def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:
+def changes_between(connection: Connection, lo: int, hi: int) -> dict[int, dict[int, tuple[str, bytes | None]]]:
     """seq -> index -> (outcome, record) of the chunks *lo* to *hi*."""
     found: dict[int, dict[int, tuple[str, bytes | None]]] = {}
     for seq, idx, outcome, record in connection.execute(
@@ -161,18 +169,12 @@ def changes_between(connection: sqlite3.Connection, lo: int, hi: int) -> dict[in
     return found
 
 
-def records_in(
-    connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position
-) -> Iterator[tuple[Position, bytes]]:
+def records_in(connection: Connection, source: Lane, lo: Position, hi: Position) -> Iterator[tuple[Position, bytes]]:
     """Position and bytes of each record from *lo* up to, not
     including, *hi*, less the dropped ones.
     """
     changes = changes_between(connection, lo.seq, hi.seq)
-    rows = connection.execute(
-        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
-        (source, lo.seq, hi.seq),
-    )
-    for seq, said, ends, stored, packed in rows:
+    for seq, said, ends, stored, packed in chunks_between(connection, BODY, source, lo.seq, hi.seq):
         n = record_count(said, ends)
         first = lo.idx if seq == lo.seq else 0
         after = min(n, hi.idx) if seq == hi.seq else n
@@ -182,7 +184,7 @@ def records_in(
                 yield Position(seq, idx), record
 
 
-def records_at(connection: sqlite3.Connection, source: Lane, positions: Sequence[Position]) -> list[bytes | None]:
+def records_at(connection: Connection, source: Lane, positions: Sequence[Position]) -> list[bytes | None]:
     """The records at *positions*, None for one that is gone or
     dropped; each chunk is read once.
     """
@@ -202,7 +204,7 @@ class LaneRow(NamedTuple):
     settled_seq: int
 
 
-def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
+def lane_row(connection: Connection, lane: Lane) -> LaneRow:
     source, seq, idx, settled = connection.execute(
         "SELECT a.source, a.next_seq, a.next_idx, b.settled_seq FROM lane a JOIN lane b ON b.name=a.source WHERE a.name=?",
         (lane,),
@@ -210,7 +212,7 @@ def lane_row(connection: sqlite3.Connection, lane: Lane) -> LaneRow:
     return LaneRow(source, Position(seq, idx), settled)
 
 
-def chunk_seqs(connection: sqlite3.Connection, lane: Lane, first_seq: int) -> list[int]:
+def chunk_seqs(connection: Connection, lane: Lane, first_seq: int) -> list[int]:
     """Of *lane*, from *first_seq* on."""
     found = connection.execute("SELECT seq FROM chunk WHERE lane=? AND seq>=?", (lane, first_seq))
     return [seq for (seq,) in found]
@@ -231,7 +233,7 @@ def source_of(lane: Lane, source: Lane, origin: Origin) -> Lane:
 
 
 def frozen_before(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, leased: set[str], now_ms: int
+    connection: Connection, counters: Counters, lane: Lane, leased: set[str], now_ms: int
 ) -> Batch | None:
     """The oldest batch of *lane* that is frozen and not *leased*, read back as it was; less
     what cannot be read any more.
@@ -256,7 +258,7 @@ def frozen_before(
     return None
 
 
-def lose(connection: sqlite3.Connection, counters: Counters, lane: Lane, origin: Origin, n: int, now_ms: int) -> None:
+def lose(connection: Connection, counters: Counters, lane: Lane, origin: Origin, n: int, now_ms: int) -> None:
     """*n* records that a batch or stretch of *origin* should hold cannot be read any more."""
     if origin == "delivered":
         side_counts.add(connection, lane, "sent_again.given_up", n)
@@ -265,7 +267,7 @@ def lose(connection: sqlite3.Connection, counters: Counters, lane: Lane, origin:
 
 
 def set_unreadable_aside(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, n: int, body: bytes, now_ms: int
+    connection: Connection, counters: Counters, lane: Lane, n: int, body: bytes, now_ms: int
 ) -> None:
     """Count *n* records that were pending in *lane* as dead letters; the first one
     keeps what is left of them.
@@ -294,7 +296,7 @@ class FreezeLimits(NamedTuple):
 
 
 def freeze(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     lane: Lane,
     limits: FreezeLimits,
@@ -321,7 +323,7 @@ def freeze(
 
 
 def take(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, row: LaneRow, limits: FreezeLimits, now_ms: int
+    connection: Connection, counters: Counters, lane: Lane, row: LaneRow, limits: FreezeLimits, now_ms: int
 ) -> tuple[list[bytes], Position]:
     """The next records of *lane*, up to the limits, and the position after them.
 
@@ -332,10 +334,7 @@ def take(
     upto = row.next
     changes: dict[int, dict[int, tuple[str, bytes | None]]] = {}
     changes_through = row.next.seq - 1
-    for seq, said, ends, stored, packed in connection.execute(
-        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",
-        (row.source, row.next.seq, row.settled_seq),
-    ):
+    for seq, said, ends, stored, packed in chunks_between(connection, BODY, row.source, row.next.seq, row.settled_seq):
         if len(taken) >= limits.max_records:
             break
         if seq > changes_through:
@@ -357,15 +356,14 @@ def take(
     return taken, upto
 
 
-def too_early(connection: sqlite3.Connection, row: LaneRow, limits: FreezeLimits, now_ms: int) -> Waiting | None:
+def too_early(connection: Connection, row: LaneRow, limits: FreezeLimits, now_ms: int) -> Waiting | None:
     """Whether the lane should wait for a fuller batch: fewer records than one holds,
     and none older than the linger.
     """
     records = size = 0
     oldest: int | None = None
-    for seq, n, received_ms, end in connection.execute(
-        f"SELECT seq, n, received_ms, {BODY_BYTES} FROM chunk WHERE lane=? AND seq BETWEEN ? AND ? ORDER BY seq",  # noqa: S608 - own SQL
-        (row.source, row.next.seq, row.settled_seq),
+    for seq, n, received_ms, end in chunks_between(
+        connection, f"n, received_ms, {BODY_BYTES}", row.source, row.next.seq, row.settled_seq
     ):
         oldest = _whole(received_ms) if oldest is None else oldest
         records += _whole(n) - (row.next.idx if seq == row.next.seq else 0)
@@ -378,7 +376,7 @@ def too_early(connection: sqlite3.Connection, row: LaneRow, limits: FreezeLimits
     return None if oldest is None else Waiting(oldest + limits.linger_ms)
 
 
-def is_ready(connection: sqlite3.Connection, lane: Lane, limits: FreezeLimits, now_ms: int) -> bool:
+def is_ready(connection: Connection, lane: Lane, limits: FreezeLimits, now_ms: int) -> bool:
     """Whether *lane* has anything to send now: a frozen batch, or records that are settled
     and wait no longer for more.
     """
@@ -392,9 +390,7 @@ def is_ready(connection: sqlite3.Connection, lane: Lane, limits: FreezeLimits, n
     return waiting is not None and too_early(connection, row, limits, now_ms) is None
 
 
-def acked(
-    connection: sqlite3.Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int
-) -> None:
+def acked(connection: Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int) -> None:
     """The upstream has the batch: forget it, and set the refused records aside."""
     origin = forget_batch(connection, batch)
     if origin is None:
@@ -415,9 +411,7 @@ def acked(
     dead_letter_rows.insert(connection, chain(named, unnamed), now_ms)
 
 
-def buried(
-    connection: sqlite3.Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int
-) -> None:
+def buried(connection: Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int) -> None:
     """Set every record of the batch aside."""
     origin = forget_batch(connection, batch)
     if origin is None:
@@ -432,7 +426,7 @@ def buried(
     dead_letter_rows.insert(connection, dead, now_ms)
 
 
-def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: int) -> None:
+def count_sent_again(connection: Connection, batch: Batch, *, refused: int) -> None:
     """Count records that were delivered before and sent once more: they stay delivered, whatever
     the upstream answers now.
     """
@@ -440,7 +434,7 @@ def count_sent_again(connection: sqlite3.Connection, batch: Batch, *, refused: i
     side_counts.add(connection, batch.lane, "sent_again.refused", refused)
 
 
-def forget_batch(connection: sqlite3.Connection, batch: Batch) -> Origin | None:
+def forget_batch(connection: Connection, batch: Batch) -> Origin | None:
     """The origin of the batch; None when it is gone already: an
     ending that comes twice counts once.
     """
@@ -450,7 +444,7 @@ def forget_batch(connection: sqlite3.Connection, batch: Batch) -> Origin | None:
     return origin
 
 
-def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) -> None:
+def released(connection: Connection, batch: Batch, *, answered: bool) -> None:
     """The batch goes again later; after an answer under another idempotency key."""
     connection.execute(
         "UPDATE batch SET attempts=attempts+1, generation=generation+? WHERE batch_id=?",
@@ -458,12 +452,12 @@ def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) ->
     )
 
 
-def note_silence(connection: sqlite3.Connection, lane: Lane) -> None:
+def note_silence(connection: Connection, lane: Lane) -> None:
     """Count a try of each frozen batch of *lane*: an earlier pump may have sent it unanswered."""
     connection.execute("UPDATE batch SET attempts=attempts+1 WHERE lane=?", (lane,))
 
 
-def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
+def split(connection: Connection, batch: Batch, ids: tuple[str, str]) -> None:
     """Replace the batch by its two halves."""
     origin, seq_lo, idx_lo, seq_hi, idx_hi = connection.execute(
         "SELECT origin, seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE batch_id=?", (batch.batch_id,)
@@ -486,28 +480,28 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
         )
 
 
-def floors(connection: sqlite3.Connection) -> dict[Lane, int]:
+def floors(connection: Connection) -> dict[Lane, int]:
     """Own lane -> the first chunk that some lane still needs."""
     return dict(
         connection.execute(
-            "SELECT source, min(min(next_seq,"
-            " coalesce((SELECT min(seq_lo) FROM batch WHERE batch.lane=name AND origin!='dead_letter'), next_seq),"
-            " coalesce((SELECT min(seq_lo) FROM stretch WHERE stretch.lane=name AND origin='delivered'), next_seq)))"
-            " FROM lane GROUP BY source"
+            "SELECT source, min(seq) FROM (SELECT source, next_seq AS seq FROM lane UNION ALL"
+            " SELECT source, seq_lo FROM batch JOIN lane ON lane.name=batch.lane WHERE origin!='dead_letter' UNION ALL"
+            " SELECT source, seq_lo FROM stretch JOIN lane ON lane.name=stretch.lane WHERE origin='delivered') AS needed"
+            " GROUP BY source"
         )
     )
 
 
-def replay_floor(connection: sqlite3.Connection, lane: Lane) -> int:
+def replay_floor(connection: Connection, lane: Lane) -> int:
     """The first chunk of `again_lane(lane)` that is still needed;
     beyond all chunks when none is.
     """
     (floor,) = connection.execute(
-        "SELECT min(coalesce((SELECT min(seq_lo) FROM batch WHERE lane=?1 AND origin='dead_letter'), ?2),"
-        " coalesce((SELECT min(seq_lo) FROM stretch WHERE lane=?1 AND origin='dead_letter'), ?2))",
-        (lane, NEVER_SETTLES),
+        "SELECT min(seq_lo) FROM (SELECT seq_lo FROM batch WHERE lane=? AND origin='dead_letter' UNION ALL"
+        " SELECT seq_lo FROM stretch WHERE lane=? AND origin='dead_letter') AS needed",
+        (lane, lane),
     ).fetchone()
-    return int(floor)
+    return NEVER_SETTLES if floor is None else int(floor)
 
 
 class Reclaimed(NamedTuple):
@@ -520,7 +514,7 @@ class Reclaimed(NamedTuple):
 
 
 def reclaim(
-    connection: sqlite3.Connection,
+    connection: Connection,
     received_before_ms: int,
     now_ms: int,
     *,
@@ -553,27 +547,27 @@ def reclaim(
     return Reclaimed(deleted, size_bytes, is_more=deleted >= most)
 
 
-def note_time(connection: sqlite3.Connection, seen: Seen) -> None:
+def note_time(connection: Connection, seen: Seen) -> None:
     """Write down what time it is, for the next start."""
     connection.execute(
-        "INSERT INTO meta (name, value) VALUES ('time', ?) ON CONFLICT DO UPDATE SET value=excluded.value",
+        "INSERT INTO meta (name, value) VALUES ('time', ?) ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         (f"{seen.age_ms} {seen.wall_ms}",),
     )
 
 
-def brake_reason(connection: sqlite3.Connection, lane: Lane) -> str | None:
+def brake_reason(connection: Connection, lane: Lane) -> str | None:
     """Why *lane* is held by its brake; None where it is not."""
     found = connection.execute("SELECT value FROM meta WHERE name=?", (f"brake:{lane}",)).fetchone()
     return None if found is None else str(found[0])
 
 
-def note_brake(connection: sqlite3.Connection, lane: Lane, reason: str | None) -> None:
+def note_brake(connection: Connection, lane: Lane, reason: str | None) -> None:
     connection.execute("DELETE FROM meta WHERE name=?", (f"brake:{lane}",))
     if reason is not None:
         connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", (f"brake:{lane}", reason))
 
 
-def seen(connection: sqlite3.Connection) -> Seen | None:
+def seen(connection: Connection) -> Seen | None:
     """The time as it was noted last; None in a file of a release that noted
     none, or when it cannot be read.
     """
@@ -584,14 +578,14 @@ def seen(connection: sqlite3.Connection) -> Seen | None:
         return None
 
 
-def age_ms(connection: sqlite3.Connection, wall_ms: int) -> int:
+def age_ms(connection: Connection, wall_ms: int) -> int:
     """What time it is by the suspend-aware monotonic clock
     (`spool.age`), when a file is opened.
     """
     return age_at_start(seen(connection), newest_ms(connection), wall_ms)
 
 
-def newest_ms(connection: sqlite3.Connection) -> int | None:
+def newest_ms(connection: Connection) -> int | None:
     """When the last of all chunks and of what waits outside of any
     came; None when there is neither.
     """
@@ -602,9 +596,7 @@ def newest_ms(connection: sqlite3.Connection) -> int | None:
     return max((at for (at,) in found if isinstance(at, int)), default=None)
 
 
-def expire(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]
-) -> int:
+def expire(connection: Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]) -> int:
     """Give up records of *lane* that came before *received_before_ms* and that no batch
     in flight holds; how many.
     """
@@ -643,7 +635,7 @@ def expire(
     return expired
 
 
-def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
+def oldest_pending_ms(connection: Connection, lane: Lane) -> int | None:
     """When the oldest record that *lane* has not delivered was received; in ms of wall clock."""
     row = lane_row(connection, lane)
     first = first_pending_seq(connection, lane, row)
@@ -663,13 +655,13 @@ def oldest_pending_ms(connection: sqlite3.Connection, lane: Lane) -> int | None:
     return min(times, default=None)
 
 
-def first_pending_seq(connection: sqlite3.Connection, lane: Lane, row: LaneRow) -> int:
+def first_pending_seq(connection: Connection, lane: Lane, row: LaneRow) -> int:
     """The chunk with the first record that *lane* has not delivered."""
     (frozen,) = connection.execute("SELECT min(seq_lo) FROM batch WHERE lane=? AND origin=''", (lane,)).fetchone()
     return row.next.seq if frozen is None else min(_whole(frozen), row.next.seq)
 
 
-def mean_pending_bytes(connection: sqlite3.Connection, lane: Lane) -> float | None:
+def mean_pending_bytes(connection: Connection, lane: Lane) -> float | None:
     """The mean size of a record in the oldest chunks that *lane* has not delivered; None for none.
 
     Only lengths are read.
@@ -683,7 +675,7 @@ def mean_pending_bytes(connection: sqlite3.Connection, lane: Lane) -> float | No
     return sum(body_bytes(end) for end, _ in found) / records if records else None
 
 
-def evidence(connection: sqlite3.Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:
+def evidence(connection: Connection, lane: Lane, from_seq: int, *, most: int) -> list[Evidence]:
     """Up to *most* chunks of *lane* from *from_seq* on, as the ledger needs them."""
     rows = connection.execute(
         "SELECT seq, received_ms, n, facts, links, packed FROM chunk WHERE lane=? AND seq>=? ORDER BY seq LIMIT ?",
@@ -720,15 +712,13 @@ def merged_in(changes: dict[int, tuple[str, bytes | None]]) -> frozenset[int]:
     return frozenset(idx for idx, (outcome, _) in changes.items() if outcome == MERGED)
 
 
-def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms: int, most_records: int) -> int:
+def first_evidence(connection: Connection, lane: Lane, received_after_ms: int, most_records: int) -> int:
     """The seq from which the ledger should be rebuilt: what is not settled, and
     before it what is young enough.
     """
     settled = lane_row(connection, lane).settled_seq
     first, records = settled + 1, 0
-    for seq, n, received_ms in connection.execute(
-        "SELECT seq, n, received_ms FROM chunk WHERE lane=? ORDER BY seq DESC", (lane,)
-    ):
+    for seq, n, received_ms in chunks_between(connection, "n, received_ms", lane, 0, NEVER_SETTLES, descending=True):
         records += _whole(n)
         if seq <= settled and (_whole(received_ms) < received_after_ms or records > most_records):
             break
@@ -736,7 +726,7 @@ def first_evidence(connection: sqlite3.Connection, lane: Lane, received_after_ms
     return first
 
 
-def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
+def recount(connection: Connection, lane: Lane) -> dict[str, int]:
     """Pending and dead-lettered records of *lane*, counted from the
     rows: what the counters should state.
     """
@@ -750,9 +740,9 @@ def recount(connection: sqlite3.Connection, lane: Lane) -> dict[str, int]:
     ).fetchone()
     skipped = row.next.idx
     (frozen,) = connection.execute(
-        "SELECT coalesce((SELECT sum(n) FROM batch WHERE lane=?1 AND origin!='delivered'), 0)"
-        " + coalesce((SELECT sum(n) FROM stretch WHERE lane=?1 AND origin='dead_letter'), 0)",
-        (lane,),
+        "SELECT coalesce((SELECT sum(n) FROM batch WHERE lane=? AND origin!='delivered'), 0)"
+        " + coalesce((SELECT sum(n) FROM stretch WHERE lane=? AND origin='dead_letter'), 0)",
+        (lane, lane),
     ).fetchone()
     (dead,) = connection.execute("SELECT coalesce(sum(records), 0) FROM dead_letter WHERE lane=?", (lane,)).fetchone()
     pending = waiting - skipped - dropped + frozen + held(connection, row.source)

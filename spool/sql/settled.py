@@ -5,15 +5,15 @@ look. How far a reader has come is its own to remember; chunks that every lane i
 with go whether it came that far or not.
 """
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 
 from spool.record import Lane
 from spool.settling import MOVED, Outcomes, Settled
 from spool.sql import chunks, rows
+from spool.sql.connection import Connection
 
 
-def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+def settled_records(connection: Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
     """The records of the settled chunks of *lane* after *after_seq*: whole chunks,
     until they hold *most_bytes*.
 
@@ -24,9 +24,8 @@ def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, 
     through_seq = min(after_seq, settled_seq)
     records: list[bytes] = []
     size = 0
-    for seq, said, ends, stored, packed in connection.execute(
-        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
-        (lane, after_seq, settled_seq),
+    for seq, said, ends, stored, packed in chunks.chunks_between(
+        connection, chunks.BODY, lane, after_seq + 1, settled_seq
     ):
         n = chunks.record_count(said, ends)
         body = chunks.read_body(n, ends, stored, packed)
@@ -41,7 +40,7 @@ def settled_records(connection: sqlite3.Connection, lane: Lane, after_seq: int, 
 
 
 def settled_outcomes(
-    connection: sqlite3.Connection, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int
+    connection: Connection, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int
 ) -> Outcomes:
     """What became of each record of *lane*'s settled chunks after *after_seq*; whole chunks, until
     they hold *most_bytes*. A reader that is more than *most_behind* chunks behind skips to there.
@@ -51,9 +50,8 @@ def settled_outcomes(
     skipped = _records_between(connection, lane, after_seq, from_seq)
     items: list[tuple[str, bytes]] = []
     size, through_seq = 0, from_seq
-    for seq, said, ends, stored, packed in connection.execute(
-        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq>? AND seq<=? ORDER BY seq",
-        (lane, from_seq, settled_seq),
+    for seq, said, ends, stored, packed in chunks.chunks_between(
+        connection, chunks.BODY, lane, from_seq + 1, settled_seq
     ):
         body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
         if body is not None:
@@ -65,15 +63,15 @@ def settled_outcomes(
     return Outcomes(items, through_seq, is_more=False, skipped=skipped)
 
 
-def outcomes_before(connection: sqlite3.Connection, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+def outcomes_before(connection: Connection, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
     """What became of each record of *lane*'s settled chunks before *before_seq*, the newest first;
     whole chunks, until they hold *most_bytes*. `through_seq` is the oldest chunk that was read.
     """
     items: list[tuple[str, bytes]] = []
     size, through_seq = 0, before_seq
-    for seq, said, ends, stored, packed in connection.execute(
-        "SELECT seq, n, ends, body, packed FROM chunk WHERE lane=? AND seq<? AND seq<=? ORDER BY seq DESC",
-        (lane, before_seq, rows.lane_row(connection, lane).settled_seq),
+    last_seq = min(before_seq - 1, rows.lane_row(connection, lane).settled_seq)
+    for seq, said, ends, stored, packed in chunks.chunks_between(
+        connection, chunks.BODY, lane, 0, last_seq, descending=True
     ):
         body = chunks.read_body(chunks.record_count(said, ends), ends, stored, packed)
         if body is not None:
@@ -95,7 +93,7 @@ def _outcomes(body: chunks.Body, changes: Mapping[int, tuple[str, bytes | None]]
             yield outcome, record if changed is None else changed
 
 
-def _records_between(connection: sqlite3.Connection, lane: Lane, after_seq: int, through_seq: int) -> int:
+def _records_between(connection: Connection, lane: Lane, after_seq: int, through_seq: int) -> int:
     if through_seq <= after_seq:
         return 0
     (found,) = connection.execute(

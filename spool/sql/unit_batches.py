@@ -7,7 +7,6 @@ batches under way one at a time, and a new one is frozen only when none is left:
 sees a stream's totals in their order, whatever is retried meanwhile.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import orjson
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch
 from spool.sql import dead_letter_rows, unit_streams
+from spool.sql.connection import Connection
 from spool.sql.dead_letter_rows import DeadLetterRow
 from spool.sql.rows import FreezeLimits, Waiting
 from spool.sql.unit_streams import May
@@ -57,7 +57,7 @@ class Moment(NamedTuple):
 
 
 def freeze(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     leased: set[int],
     waiting: WaitingStreams,
@@ -87,15 +87,16 @@ def freeze(
     return frozen(connection, moment.batch_id)
 
 
-def _next_frozen(connection: sqlite3.Connection, leased: set[int], now_ms: int, may: May) -> str | None:
+def _next_frozen(connection: Connection, leased: set[int], now_ms: int, may: May) -> str | None:
     """A batch that no one has, that the keys let go out, and whose stream's name is not blocked."""
     never = [
+        "",
         *([] if may.delete else [DELETE_STREAM]),
         *([] if may.create else [CREATE_STREAM]),
     ]
     row = connection.execute(
         "SELECT batch_id FROM unit_batch JOIN unit_stream ON unit_stream.id=stream"  # noqa: S608 - own SQL, whole numbers
-        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) AND operation NOT IN ({', '.join('?' * len(never))})"
+        f" WHERE stream NOT IN {unit_streams.listed(leased)} AND operation NOT IN ({', '.join('?' * len(never))})"
         " AND (blocked_until_ms<=? OR operation=?) ORDER BY frozen_ms, batch_id LIMIT 1",
         (*never, now_ms, DELETE_STREAM),
     ).fetchone()
@@ -103,7 +104,7 @@ def _next_frozen(connection: sqlite3.Connection, leased: set[int], now_ms: int, 
 
 
 def is_ready(
-    connection: sqlite3.Connection, leased: set[int], waiting: WaitingStreams, since_ms: int, now_ms: int, may: May
+    connection: Connection, leased: set[int], waiting: WaitingStreams, since_ms: int, now_ms: int, may: May
 ) -> bool:
     """Whether there is a batch, or something that waits since then, which may be sent now."""
     if leased or _next_frozen(connection, leased, now_ms, may) is not None:
@@ -112,7 +113,7 @@ def is_ready(
     return found is not None and found[1] <= since_ms
 
 
-def _settle_nothing(connection: sqlite3.Connection, counters: Counters, stream_id: int) -> bool:
+def _settle_nothing(connection: Connection, counters: Counters, stream_id: int) -> bool:
     """What of the stream came to nothing before any of it was sent needs no sending: a sum of zero
     changes nothing at the upstream. Whether anything did.
     """
@@ -127,7 +128,7 @@ def _settle_nothing(connection: sqlite3.Connection, counters: Counters, stream_i
     return bool(records)
 
 
-def frozen(connection: sqlite3.Connection, batch_id: str) -> Frozen:
+def frozen(connection: Connection, batch_id: str) -> Frozen:
     """The frozen batch of that id, with its stream and operation."""
     name, kind, stream_id, operation, generation, attempts, sent_at = connection.execute(
         "SELECT name, kind, stream, operation, generation, attempts, sent_at FROM unit_batch"
@@ -148,7 +149,7 @@ class Item(NamedTuple):
     body: bytes
 
 
-def items_of(connection: sqlite3.Connection, batch_id: str) -> list[Item]:
+def items_of(connection: Connection, batch_id: str) -> list[Item]:
     """In the batch's order; none of a batch that reads."""
     found = connection.execute(
         "SELECT id, total, value, records, body FROM unit_item WHERE batch_id=? ORDER BY id", (batch_id,)
@@ -161,7 +162,7 @@ _WAITING = {"sum": "NOT whole", "replace": "whole AND value!='0'", "delete": "wh
 
 
 def _freeze_stream(
-    connection: sqlite3.Connection, stream_id: int, limits: FreezeLimits, moment: Moment, *, can_read: bool, may: May
+    connection: Connection, stream_id: int, limits: FreezeLimits, moment: Moment, *, can_read: bool, may: May
 ) -> None:
     """Make the stream's next batch: its deletion or creation, where one waits; else the first one
     of all asks what the upstream holds already, where that can be asked.
@@ -184,7 +185,7 @@ def _freeze_stream(
     )
 
 
-def _freeze_totals(connection: sqlite3.Connection, stream: Stream, limits: FreezeLimits, batch_id: str) -> Operation:
+def _freeze_totals(connection: Connection, stream: Stream, limits: FreezeLimits, batch_id: str) -> Operation:
     """Make the items of one operation, which it returns.
 
     Wide deletes go first: what stands at a place they cover came after them.
@@ -231,9 +232,7 @@ def _body(stream: Stream, operation: Operation, place: TotalKey, value: Decimal 
     )
 
 
-def acked(
-    connection: sqlite3.Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int
-) -> None:
+def acked(connection: Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int) -> None:
     """The upstream has the totals: what they stand for is delivered, but for the
     *refused*, which are dead letters.
     """
@@ -250,29 +249,27 @@ def acked(
     _forget(connection, batch)
 
 
-def buried(
-    connection: sqlite3.Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int
-) -> None:
+def buried(connection: Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int) -> None:
     for item in items_of(connection, batch.batch_id):
         _bury(connection, counters, item, code, message, now_ms)
     _forget(connection, batch)
 
 
-def released(connection: sqlite3.Connection, batch: Batch, *, answered: bool) -> None:
+def released(connection: Connection, batch: Batch, *, answered: bool) -> None:
     connection.execute(
         "UPDATE unit_batch SET attempts=attempts+1, generation=generation+? WHERE batch_id=?",
         (int(answered), batch.batch_id),
     )
 
 
-def note_silence(connection: sqlite3.Connection) -> None:
+def note_silence(connection: Connection) -> None:
     """Each frozen `sum` may have gone out unanswered: its idempotency key must stay
     (`exporters.cost_service.doubts`).
     """
     connection.execute("UPDATE unit_batch SET attempts=attempts+1 WHERE operation='sum'")
 
 
-def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) -> None:
+def split(connection: Connection, batch: Batch, ids: tuple[str, str]) -> None:
     """Replace the batch by its two halves. Needs at least two items."""
     items = items_of(connection, batch.batch_id)
     half = len(items) // 2
@@ -280,7 +277,8 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
         raise ValueError("a batch of one record cannot be split")
     for batch_id, some in ((ids[0], items[:half]), (ids[1], items[half:])):
         connection.execute(
-            "INSERT INTO unit_batch SELECT ?, stream, operation, frozen_ms, 0, 0, sent_at FROM unit_batch WHERE batch_id=?",
+            "INSERT INTO unit_batch (batch_id, stream, operation, frozen_ms, generation, attempts, sent_at)"
+            " SELECT CAST(? AS TEXT), stream, operation, frozen_ms, 0, 0, sent_at FROM unit_batch WHERE batch_id=?",
             (batch_id, batch.batch_id),
         )
         connection.executemany(
@@ -289,14 +287,14 @@ def split(connection: sqlite3.Connection, batch: Batch, ids: tuple[str, str]) ->
     connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
 
 
-def _bury(connection: sqlite3.Connection, counters: Counters, item: Item, code: str, message: str, now_ms: int) -> None:
+def _bury(connection: Connection, counters: Counters, item: Item, code: str, message: str, now_ms: int) -> None:
     if not item.records:  # its stream was deleted meanwhile, and with it what this stood for
         return
     dead_letter_rows.insert(connection, [DeadLetterRow(UNIT_COST, code, message, item.body, item.records)], now_ms)
     _ended(counters, dead_lettered=item.records)
 
 
-def _forget(connection: sqlite3.Connection, batch: Batch) -> None:
+def _forget(connection: Connection, batch: Batch) -> None:
     connection.execute("DELETE FROM unit_item WHERE batch_id=?", (batch.batch_id,))
     connection.execute("DELETE FROM unit_batch WHERE batch_id=?", (batch.batch_id,))
 
@@ -309,7 +307,7 @@ def _ended(counters: Counters, *, delivered: int = 0, dead_lettered: int = 0, ex
     lane.expired += expired
 
 
-def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: int, leased: set[int]) -> int:
+def expire(connection: Connection, counters: Counters, since_before_ms: int, leased: set[int]) -> int:
     """Give up records that wait for longer than that; how many.
 
     A whole total is kept, so a later record ships it again.
@@ -318,7 +316,7 @@ def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: 
     expired = 0
     for batch_id, records in connection.execute(
         "SELECT batch_id, sum(records) FROM unit_item JOIN unit_batch USING (batch_id)"  # noqa: S608 - whole numbers
-        f" WHERE stream NOT IN ({', '.join(map(str, leased))}) AND operation!=? GROUP BY batch_id HAVING max(since_ms)<?",
+        f" WHERE stream NOT IN {unit_streams.listed(leased)} AND operation!=? GROUP BY batch_id HAVING max(since_ms)<?",
         (DELETE_STREAM, since_before_ms),
     ).fetchall():
         connection.execute("DELETE FROM unit_item WHERE batch_id=?", (batch_id,))
@@ -329,7 +327,7 @@ def expire(connection: sqlite3.Connection, counters: Counters, since_before_ms: 
         (since_before_ms,),
     ).fetchone()
     connection.execute(
-        f"UPDATE unit_total SET records=0, value=iif(whole, value, '0') WHERE {too_old}",  # noqa: S608 - own SQL
+        f"UPDATE unit_total SET records=0, value=CASE WHEN whole THEN value ELSE '0' END WHERE {too_old}",  # noqa: S608 - own SQL
         (since_before_ms,),
     )
     expired += waiting + unit_streams.expire_creations(connection, since_before_ms)

@@ -3,7 +3,6 @@ totals in place of chunks.
 """
 
 import os
-import sqlite3
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -13,6 +12,7 @@ from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
 from spool.sql import unit_batches, unit_streams, unit_totals
 from spool.sql.commits import Commits
+from spool.sql.connection import Connection
 from spool.sql.rows import FreezeLimits, Waiting
 from spool.sql.unit_batches import Frozen, Moment
 from spool.sql.unit_streams import May
@@ -70,7 +70,7 @@ class SqlUnitCostLane:
         leased, can_read, may_have_gone_out = set(self._leased.values()), self._can_read(), self._may_have_gone_out
         may = self._may
 
-        def freeze(connection: sqlite3.Connection, counters: Counters) -> tuple[Frozen | Waiting | None, bool]:
+        def freeze(connection: Connection, counters: Counters) -> tuple[Frozen | Waiting | None, bool]:
             if may_have_gone_out:
                 unit_batches.note_silence(connection)
             found = unit_batches.freeze(

@@ -6,7 +6,6 @@ that are committed with it. An item of the lane is a *record* of a sender: it is
 kept and pending once it changed a total.
 """
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
@@ -14,6 +13,7 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST
+from spool.sql.connection import Connection
 from spool.unit_cost import (
     ALWAYS_WHOLE_MS,
     EXACT,
@@ -39,23 +39,27 @@ from spool.unit_cost import (
 
 PRUNE_AT_ONCE = 1_000
 
+_AT_ITS_PLACE = "ON CONFLICT (stream, bucket_ms, element, filter) DO UPDATE"
+_SINCE_MS = "CASE WHEN unit_total.records=0 THEN excluded.since_ms ELSE unit_total.since_ms END"
+"""SQL: a total waits since the first of the records that no batch holds."""
 
-def stream_named(connection: sqlite3.Connection, name: str) -> Stream | None:
+
+def stream_named(connection: Connection, name: str) -> Stream | None:
     found = connection.execute(f"{_STREAMS} WHERE name=?", (name,)).fetchone()
     return None if found is None else _stream(found)
 
 
-def stream_in_use(connection: sqlite3.Connection, name: str) -> Stream | None:
+def stream_in_use(connection: Connection, name: str) -> Stream | None:
     """None also for one that was deleted."""
     stream = stream_named(connection, name)
     return None if stream is None or stream.is_gone else stream
 
 
-def stream_with(connection: sqlite3.Connection, stream_id: int) -> Stream:
+def stream_with(connection: Connection, stream_id: int) -> Stream:
     return _stream(connection.execute(f"{_STREAMS} WHERE id=?", (stream_id,)).fetchone())
 
 
-def streams(connection: sqlite3.Connection) -> list[Stream]:
+def streams(connection: Connection) -> list[Stream]:
     return [_stream(found) for found in connection.execute(f"{_STREAMS} ORDER BY name")]
 
 
@@ -68,7 +72,7 @@ def _stream(found: tuple[object, ...]) -> Stream:
     return Stream(stream_id, name, shape, ships, whole_from_ms, bool(gone))  # type: ignore[arg-type]  # as above
 
 
-def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
+def fitting(connection: Connection, metered: Metered, rules: Rules) -> Stream | Mismatch:
     """The stream of a record, made if it is new; or why it does not belong there.
 
     A delete makes no stream.
@@ -77,7 +81,7 @@ def fitting(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> S
     return found or stream_for(connection, metered, rules)
 
 
-def why_not(connection: sqlite3.Connection, records: Sequence[Metered]) -> Mismatch | None:
+def why_not(connection: Connection, records: Sequence[Metered]) -> Mismatch | None:
     """Why *records* of one stream do not belong to it; those of a new one need one shape."""
     first = records[0]
     stream = stream_in_use(connection, first.stream)
@@ -91,7 +95,7 @@ def why_not(connection: sqlite3.Connection, records: Sequence[Metered]) -> Misma
     return None
 
 
-def why_no_room(connection: sqlite3.Connection, names: Iterable[str], rules: Rules) -> Mismatch | None:
+def why_no_room(connection: Connection, names: Iterable[str], rules: Rules) -> Mismatch | None:
     """None where there is room for those of *names* that are no stream in use."""
     new = sum(stream_in_use(connection, name) is None for name in names)
     if not new:
@@ -100,7 +104,7 @@ def why_no_room(connection: sqlite3.Connection, names: Iterable[str], rules: Rul
     return Mismatch("too_many_streams", str(rules.most_streams)) if count + new > rules.most_streams else None
 
 
-def stream_for(connection: sqlite3.Connection, metered: Metered, rules: Rules) -> Stream:
+def stream_for(connection: Connection, metered: Metered, rules: Rules) -> Stream:
     """The record's stream; made with the record's shape if it is new."""
     return stream_in_use(connection, metered.stream) or make(connection, metered.stream, metered.shape, rules.ships)
 
@@ -109,7 +113,7 @@ def _is_wide_delete(metered: Metered) -> bool:
     return metered.change.operation == "delete" and metered.change.place.is_wide(metered.shape.kind)
 
 
-def make(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) -> Stream:
+def make(connection: Connection, name: str, shape: Shape, ships: Ships) -> Stream:
     """A new stream, in the row of a deleted one of that name where there is one.
 
     A deletion leaves nothing at the upstream, so the totals that follow it are whole. To read there
@@ -121,8 +125,8 @@ def make(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) 
         whole_from_ms = ALWAYS_WHOLE_MS if gone.whole_from_ms == NEVER_WHOLE_MS else gone.whole_from_ms
     connection.execute(
         "INSERT INTO unit_stream (name, kind, granularity, dimensions, ships, whole_from_ms) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET kind=excluded.kind, granularity=excluded.granularity, dimensions=excluded.dimensions,"
-        " ships=excluded.ships, whole_from_ms=excluded.whole_from_ms, gone=0",
+        " ON CONFLICT (name) DO UPDATE SET kind=excluded.kind, granularity=excluded.granularity, dimensions=excluded.dimensions,"
+        " ships=excluded.ships, whole_from_ms=excluded.whole_from_ms, gone=FALSE",
         (name, shape.kind, shape.granularity, orjson.dumps(shape.dimensions).decode(), ships, whole_from_ms),
     )
     made = stream_named(connection, name)
@@ -131,7 +135,7 @@ def make(connection: sqlite3.Connection, name: str, shape: Shape, ships: Ships) 
 
 
 def apply(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     stream: Stream,
     changes: Iterable[Change],
@@ -150,7 +154,7 @@ def apply(
 class _Ledger:
     """The totals that one request changes, each read once and written once."""
 
-    def __init__(self, connection: sqlite3.Connection, stream: Stream) -> None:
+    def __init__(self, connection: Connection, stream: Stream) -> None:
         self._connection = connection
         self._stream = stream
         self._totals: dict[TotalKey, Total] = {}
@@ -197,19 +201,19 @@ class _Ledger:
 
     def write(self, now_ms: int) -> None:
         self._connection.executemany(
-            "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO UPDATE SET value=excluded.value, whole=excluded.whole,"
-            " records=excluded.records, since_ms=iif(records=0, excluded.since_ms, since_ms), touched_ms=excluded.touched_ms",
+            "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_AT_ITS_PLACE} SET value=excluded.value, whole=excluded.whole,"
+            f" records=excluded.records, since_ms={_SINCE_MS}, touched_ms=excluded.touched_ms",
             [self._row(place, now_ms) for place in self._changed],
         )
 
     def _row(self, place: TotalKey, now_ms: int) -> tuple[object, ...]:
         total, is_wide = self._totals[place], place.is_wide(self._stream.shape.kind)
         value = decimal_text(total.value)
-        return (self._stream.stream_id, *place, value, total.is_whole, is_wide, total.records, now_ms)
+        return (self._stream.stream_id, *place, value, total.is_whole, is_wide, total.records, now_ms, now_ms)
 
 
-def _read(connection: sqlite3.Connection, stream: Stream, place: TotalKey) -> Total | None:
+def _read(connection: Connection, stream: Stream, place: TotalKey) -> Total | None:
     found = connection.execute(
         "SELECT value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?",
         (stream.stream_id, *place),
@@ -217,7 +221,7 @@ def _read(connection: sqlite3.Connection, stream: Stream, place: TotalKey) -> To
     return None if found is None else Total(Decimal(found[0]), bool(found[1]), found[2])
 
 
-def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -> list[TotalKey]:
+def _places_in(connection: Connection, stream: Stream, bucket_ms: int) -> list[TotalKey]:
     return [
         TotalKey(*found)
         for found in connection.execute(
@@ -227,7 +231,7 @@ def _places_in(connection: sqlite3.Connection, stream: Stream, bucket_ms: int) -
     ]
 
 
-def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[TotalKey]:
+def _wide_places(connection: Connection, stream: Stream) -> list[TotalKey]:
     """What was deleted widely, for as long as totals are kept."""
     found = connection.execute(
         "SELECT bucket_ms, element, filter FROM unit_total WHERE stream=? AND wide", (stream.stream_id,)
@@ -235,9 +239,7 @@ def _wide_places(connection: sqlite3.Connection, stream: Stream) -> list[TotalKe
     return [TotalKey(*row) for row in found]
 
 
-def learn_base(
-    connection: sqlite3.Connection, name: str, base: Sequence[BaseRecord] | None, wall_ms: int, now_ms: int
-) -> None:
+def learn_base(connection: Connection, name: str, base: Sequence[BaseRecord] | None, wall_ms: int, now_ms: int) -> None:
     """The upstream holds *base* in a stream that nothing was sent of; None when that cannot
     be known. Once is enough.
     """
@@ -258,29 +260,29 @@ def learn_base(
         if total is None or not total.is_whole:
             summed = value if total is None else EXACT.add(total.value, value)
             connection.execute(
-                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, 0, 0, ?7, ?7)"
-                " ON CONFLICT DO UPDATE SET value=excluded.value, held=excluded.held, whole=1",
-                (stream.stream_id, *place, decimal_text(summed), decimal_text(value), now_ms),
+                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
+                f" VALUES (?, ?, ?, ?, ?, ?, TRUE, FALSE, 0, ?, ?) {_AT_ITS_PLACE}"
+                " SET value=excluded.value, held=excluded.held, whole=TRUE",
+                (stream.stream_id, *place, decimal_text(summed), decimal_text(value), now_ms, now_ms),
             )
     _whole_from(connection, stream, ALWAYS_WHOLE_MS)
 
 
-def begin_with_sums(connection: sqlite3.Connection, stream: Stream, wall_ms: int) -> None:
+def begin_with_sums(connection: Connection, stream: Stream, wall_ms: int) -> None:
     """What the upstream holds is not known: buckets that began already go by `sum`, the
     later ones are ours alone.
     """
     _whole_from(connection, stream, next_bucket_ms(wall_ms, stream.shape.granularity))
 
 
-def _whole_from(connection: sqlite3.Connection, stream: Stream, whole_from_ms: int) -> None:
+def _whole_from(connection: Connection, stream: Stream, whole_from_ms: int) -> None:
     connection.execute("UPDATE unit_stream SET whole_from_ms=? WHERE id=?", (whole_from_ms, stream.stream_id))
     connection.execute(
-        "UPDATE unit_total SET whole=1 WHERE stream=? AND bucket_ms>=?", (stream.stream_id, whole_from_ms)
+        "UPDATE unit_total SET whole=TRUE WHERE stream=? AND bucket_ms>=?", (stream.stream_id, whole_from_ms)
     )
 
 
-def distrust(connection: sqlite3.Connection) -> None:
+def distrust(connection: Connection) -> None:
     """The rows may be older than what the upstream holds, or not be all: find out again what it
     holds before anything is replaced.
 
@@ -296,7 +298,9 @@ def distrust(connection: sqlite3.Connection) -> None:
                 "SELECT id, value, held FROM unit_total WHERE stream=? AND whole AND NOT wide", (stream.stream_id,)
             ).fetchall():
                 unsent = decimal_text(EXACT.subtract(Decimal(value), Decimal(held)))
-                connection.execute("UPDATE unit_total SET value=?, held='0', whole=0 WHERE id=?", (unsent, total_id))
+                connection.execute(
+                    "UPDATE unit_total SET value=?, held='0', whole=FALSE WHERE id=?", (unsent, total_id)
+                )
             connection.execute("UPDATE unit_stream SET whole_from_ms=NULL WHERE id=?", (stream.stream_id,))
 
 
@@ -310,7 +314,7 @@ _WITHOUT_ROWS_LOST = (
 """
 
 
-def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
+def _take_back(connection: Connection, stream: Stream) -> None:
     """Let the records of frozen totals wait again; a `sum` stays frozen, for the
     upstream may know it by its key.
     """
@@ -320,8 +324,9 @@ def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
         (stream.stream_id,),
     ).fetchall():
         connection.execute(
-            "UPDATE unit_total SET since_ms=iif(records=0, ?2, min(since_ms, ?2)), records=records+?1 WHERE id=?3",
-            (records, since_ms, total_id),
+            "UPDATE unit_total SET since_ms=CASE WHEN records=0 OR since_ms>? THEN ? ELSE since_ms END, records=records+?"
+            " WHERE id=?",
+            (since_ms, since_ms, records, total_id),
         )
     connection.execute(f"DELETE FROM unit_item WHERE batch_id IN ({frozen})", (stream.stream_id,))  # noqa: S608 - own SQL
     connection.execute(
@@ -329,7 +334,7 @@ def _take_back(connection: sqlite3.Connection, stream: Stream) -> None:
     )
 
 
-def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
+def requeue(connection: Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
     """Make a dead letter's *records* pending again, at the total as it stands now;
     whether that could be done.
 
@@ -350,26 +355,24 @@ def requeue(connection: sqlite3.Connection, body: bytes, records: int, buried_ms
         return False
     total = _with_dead_letter(_read(connection, stream, place), operation, _value_of(item["record"]))
     connection.execute(
-        "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO UPDATE SET value=excluded.value, whole=excluded.whole,"
-        " since_ms=iif(records=0, excluded.since_ms, since_ms), records=records+excluded.records, touched_ms=excluded.touched_ms",
+        "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_AT_ITS_PLACE} SET value=excluded.value, whole=excluded.whole,"
+        f" since_ms={_SINCE_MS}, records=unit_total.records+excluded.records, touched_ms=excluded.touched_ms",
         (
             stream.stream_id, *place, decimal_text(total.value), total.is_whole,
-            place.is_wide(stream.shape.kind), records, now_ms,
+            place.is_wide(stream.shape.kind), records, now_ms, now_ms,
         ),
     )  # fmt: skip
     return True
 
 
-def _was_deleted_since(connection: sqlite3.Connection, stream: Stream, buried_ms: int) -> bool:
+def _was_deleted_since(connection: Connection, stream: Stream, buried_ms: int) -> bool:
     """Whether the stream's deletion took what became a dead letter before it."""
     (deleted_ms,) = connection.execute("SELECT deleted_ms FROM unit_stream WHERE id=?", (stream.stream_id,)).fetchone()
     return deleted_ms is not None and buried_ms <= deleted_ms
 
 
-def _wipes_later(
-    connection: sqlite3.Connection, stream: Stream, place: TotalKey, operation: Operation, buried_ms: int
-) -> bool:
+def _wipes_later(connection: Connection, stream: Stream, place: TotalKey, operation: Operation, buried_ms: int) -> bool:
     """Whether the upstream may hold what came since: below a delete of several places, or, where
     totals travel by `sum`, at the place.
     """
@@ -398,7 +401,7 @@ def _with_dead_letter(total: Total | None, operation: Operation, carried: Decima
     return total._replace(value=EXACT.add(total.value, carried), is_whole=operation != "sum")
 
 
-def prune(connection: sqlite3.Connection, touched_before_ms: int) -> int:
+def prune(connection: Connection, touched_before_ms: int) -> int:
     """Forget some totals that nothing came to for long; how many.
 
     What comes later to such a bucket goes by `sum`.
@@ -411,7 +414,7 @@ def prune(connection: sqlite3.Connection, touched_before_ms: int) -> int:
     for total_id, stream_id, bucket_ms, granularity in found:
         connection.execute("DELETE FROM unit_total WHERE id=?", (total_id,))
         connection.execute(
-            "UPDATE unit_stream SET whole_from_ms=max(whole_from_ms, ?) WHERE id=? AND whole_from_ms IS NOT NULL",
-            (next_bucket_ms(bucket_ms, granularity), stream_id),
+            "UPDATE unit_stream SET whole_from_ms=? WHERE id=? AND whole_from_ms<?",
+            (next_bucket_ms(bucket_ms, granularity), stream_id, next_bucket_ms(bucket_ms, granularity)),
         )
     return len(found)

@@ -4,12 +4,11 @@ The first streams of all are looked up at once, and then one by one: so a batch 
 however many streams wait.
 """
 
-import sqlite3
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 from spool.sql import unit_streams
+from spool.sql.connection import Connection
 from spool.sql.unit_streams import May
 
 MAX_AHEAD: Final = 256
@@ -23,31 +22,29 @@ class WaitingStreams:
     def __init__(self) -> None:
         self._ahead: deque[int] = deque()
 
-    def first(self, connection: sqlite3.Connection, now_ms: int, may: May) -> tuple[int, int] | None:
+    def first(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         """(stream, since when it waits) of the stream that waits longest and has no batch."""
         return self._first_ahead(connection, now_ms, may) or self._first_of_all(connection, now_ms, may)
 
-    def _first_ahead(self, connection: sqlite3.Connection, now_ms: int, may: May) -> tuple[int, int] | None:
+    def _first_ahead(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         while self._ahead:
-            found = _waiting(connection, now_ms, may, "AND {id}=?1", (self._ahead[0],))
+            found = _waiting(connection, now_ms, may, "AND {id}=?", self._ahead[0])
             if found:
                 return found[0]
             self._ahead.popleft()
         return None
 
-    def _first_of_all(self, connection: sqlite3.Connection, now_ms: int, may: May) -> tuple[int, int] | None:
+    def _first_of_all(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         found = _waiting(connection, now_ms, may)
         self._ahead.extend(stream for stream, _ in found)
         return found[0] if found else None
 
 
-def _waiting(
-    connection: sqlite3.Connection, now_ms: int, may: May, which: str = "", parameters: Sequence[int] = ()
-) -> list[tuple[int, int]]:
+def _waiting(connection: Connection, now_ms: int, may: May, which: str = "", *ids: int) -> list[tuple[int, int]]:
     """(stream, since when it waits) of those without a batch, the longest first; at most
-    `MAX_AHEAD`. *which*: a condition on `{id}`, a stream's.
+    `MAX_AHEAD`. *which*: a condition on `{id}`, a stream's, with its values *ids*.
     """
-    asked = "deleting>0" if may.delete else "0"
+    asked = "deleting>0" if may.delete else "FALSE"
     asked += " OR creating>0" if may.create else ""
     return connection.execute(
         "SELECT stream, min(since_ms) FROM ("  # noqa: S608 - own SQL, whole numbers
@@ -58,5 +55,5 @@ def _waiting(
         " WHERE stream NOT IN (SELECT stream FROM unit_batch)"
         f" AND NOT EXISTS (SELECT 1 FROM unit_stream WHERE id=waiting.stream AND {unit_streams.kept_back(now_ms, may)})"
         f" GROUP BY stream ORDER BY 2 LIMIT {MAX_AHEAD}",
-        parameters,
+        ids * 2,
     ).fetchall()

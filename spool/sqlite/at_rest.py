@@ -52,7 +52,9 @@ def _operator(connection: sqlite3.Connection, now_ms: Callable[[], int]) -> SqlD
         with database.mapped_errors("the spool could not be written"):
             return _in_one_commit(connection, operation)
 
-    return SqlDeadLetters(ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None)
+    return SqlDeadLetters(
+        ask, number_chunk=lambda c: rows.last_seq(c) + 1, now_ms=now_ms, wake=lambda _: None, erase=database.erase
+    )
 
 
 def _in_one_commit(connection: sqlite3.Connection, operation: Callable[[sqlite3.Connection, Counters], T]) -> T:

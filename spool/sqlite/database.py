@@ -147,6 +147,11 @@ def page_bytes(connection: sqlite3.Connection) -> int:
     return int(size)
 
 
+def erase(connection: sqlite3.Connection) -> None:
+    """From here on what is deleted or written over is no longer in the file."""
+    connection.execute("PRAGMA secure_delete = ON")
+
+
 def layout_version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)

@@ -755,7 +755,9 @@ class SqliteSpool:
             if lane in self._wakes:
                 self._wakes[lane].set()
 
-        return SqlDeadLetters(self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake)
+        return SqlDeadLetters(
+            self.ask, number_chunk=lambda _: self.number_chunk(), now_ms=self._now_ms, wake=wake, erase=database.erase
+        )
 
     def dead_letter_summary(self) -> DeadLetterSummary:
         """Dead letters by reason, and the counts beside the counters, as the last

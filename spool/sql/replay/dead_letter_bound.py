@@ -5,22 +5,22 @@ lowered: it deletes nothing that is kept. The bound is kept in the file, so that
 limits knows it, and it only falls as far as no dead letter has to go for it.
 """
 
-import sqlite3
+from spool.sql.connection import Connection
 
 NAME = "dead_letter_bound"
 """In `meta`."""
 
 
-def opened(connection: sqlite3.Connection, limit_bytes: int) -> int:
+def opened(connection: Connection, limit_bytes: int) -> int:
     """The bound at a start. A file without one keeps what it has."""
     found = connection.execute("SELECT value FROM meta WHERE name=?", (NAME,)).fetchone()
     before = _kept_bytes(connection) if found is None else int(found[0])
     return keep(connection, max(limit_bytes, before))
 
 
-def keep(connection: sqlite3.Connection, bound_bytes: int) -> int:
+def keep(connection: Connection, bound_bytes: int) -> int:
     connection.execute(
-        "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value=excluded.value",
+        "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         (NAME, str(bound_bytes)),
     )
     return bound_bytes
@@ -36,6 +36,6 @@ def lowered(bound_bytes: int, kept_bytes: int, limit_bytes: int, *, is_over_max_
     return max(limit_bytes, needed)
 
 
-def _kept_bytes(connection: sqlite3.Connection) -> int:
+def _kept_bytes(connection: Connection) -> int:
     (found,) = connection.execute("SELECT coalesce(sum(bytes), 0) FROM dead_letter").fetchone()
     return int(found)

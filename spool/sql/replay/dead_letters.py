@@ -6,14 +6,15 @@ them. One that is dropped or expires stays counted dead_lettered, for that is ho
 only its bytes go, counted beside the counters. Every function runs inside the writer's transaction.
 """
 
-import sqlite3
 from collections.abc import Sequence
+from itertools import accumulate
 
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, SortKey, place_of
 from spool.record import UNIT_COST, Lane
 from spool.sql import rows, unit_streams
 from spool.sql.chunks import chunk_of
+from spool.sql.connection import Connection
 from spool.sql.replay import ranges, side_counts
 
 PAGE_RECORDS = 500
@@ -29,7 +30,7 @@ _SORTED_BY: dict[SortKey, str] = {"buried_at": "buried_ms", "lane": "lane", "rea
 
 def where(chosen: Chosen) -> tuple[str, list[object]]:
     """SQL condition and its parameters."""
-    sql, params = ["1"], list[object]()
+    sql, params = ["TRUE"], list[object]()
     for column, values in (("lane", chosen.lanes), ("code", chosen.reasons), ("id", chosen.ids)):
         if values:
             sql.append(f"{column} IN ({', '.join('?' * len(values))})")
@@ -43,14 +44,14 @@ def where(chosen: Chosen) -> tuple[str, list[object]]:
     return " AND ".join(sql), params
 
 
-def count(connection: sqlite3.Connection, chosen: Chosen) -> int:
+def count(connection: Connection, chosen: Chosen) -> int:
     condition, params = where(chosen)
     (n,) = connection.execute(f"SELECT count(*) FROM dead_letter WHERE {condition}", params).fetchone()  # noqa: S608 - own SQL
     return int(n)
 
 
 def find(
-    connection: sqlite3.Connection,
+    connection: Connection,
     chosen: Chosen,
     *,
     sort: SortKey = "buried_at",
@@ -74,7 +75,7 @@ def find(
 
 
 def page(
-    connection: sqlite3.Connection,
+    connection: Connection,
     chosen: Chosen,
     *,
     sort: SortKey,
@@ -91,19 +92,19 @@ def page(
     return LetterPage(found, not before, count(connection, chosen))
 
 
-def missing(connection: sqlite3.Connection, ids: Sequence[int]) -> list[int]:
+def missing(connection: Connection, ids: Sequence[int]) -> list[int]:
     """Those of *ids* that no dead letter has, each once."""
     condition, params = where(Chosen(ids=tuple(ids)))
     there = {id_ for (id_,) in connection.execute(f"SELECT id FROM dead_letter WHERE {condition}", params)}  # noqa: S608 - own SQL
     return [id_ for id_ in dict.fromkeys(ids) if id_ not in there]
 
 
-def lanes(connection: sqlite3.Connection) -> list[Lane]:
+def lanes(connection: Connection) -> list[Lane]:
     """Those that dead letters are of; some may not be set up any more."""
     return [lane for (lane,) in connection.execute("SELECT DISTINCT lane FROM dead_letter")]
 
 
-def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
+def by_reason(connection: Connection) -> list[ReasonCount]:
     """Counts by lane and reason, the most frequent of a lane first; what is beyond
     `MAX_REASONS` stands under `OTHER`.
     """
@@ -125,7 +126,7 @@ def by_reason(connection: sqlite3.Connection) -> list[ReasonCount]:
 
 
 def requeue(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     chosen: Chosen,
     lane: Lane,
@@ -143,18 +144,12 @@ def requeue(
     if lane == UNIT_COST:
         return _put_back_totals(connection, counters, chosen, now_ms, most=most, through_id=through_id)
     condition, params = where(chosen)
-    ids: list[int] = []
-    records: list[bytes] = []
-    size = 0
-    for id_, record in connection.execute(
-        f"SELECT id, record FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
+    found = connection.execute(
+        f"SELECT id, length(record) FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
         (*params, lane, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
-    ):
-        size += len(record)
-        if records and size > PAGE_BYTES:
-            break
-        ids.append(id_)
-        records.append(record)
+    ).fetchall()
+    ids = _within_page(found)
+    records = [_record(connection, id_) for id_ in ids]
     if records:
         ranges.insert_requeued(connection, lane, chunk_of(seq, rows.replay_lane(lane), now_ms, records))
         delete(connection, ids)
@@ -164,8 +159,19 @@ def requeue(
     return len(ids)
 
 
+def _within_page(found: Sequence[tuple[int, int]]) -> list[int]:
+    """The first ids of *found* (id, bytes), up to `PAGE_BYTES`; at least one."""
+    sizes = accumulate(size for _, size in found)
+    return [id_ for at, ((id_, _), size) in enumerate(zip(found, sizes, strict=True)) if not at or size <= PAGE_BYTES]
+
+
+def _record(connection: Connection, id_: int) -> bytes:
+    found: bytes = connection.execute("SELECT record FROM dead_letter WHERE id=?", (id_,)).fetchone()[0]
+    return found
+
+
 def _put_back_totals(
-    connection: sqlite3.Connection, counters: Counters, chosen: Chosen, now_ms: int, *, most: int, through_id: int
+    connection: Connection, counters: Counters, chosen: Chosen, now_ms: int, *, most: int, through_id: int
 ) -> int:
     condition, params = where(chosen)
     found = connection.execute(
@@ -184,24 +190,24 @@ def _put_back_totals(
     return len(back)
 
 
-def delete(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+def delete(connection: Connection, ids: Sequence[int]) -> None:
     connection.executemany("DELETE FROM dead_letter WHERE id=?", [(id_,) for id_ in ids])
 
 
-def count_left(connection: sqlite3.Connection, chosen: Chosen, lanes: Sequence[Lane], through_id: int) -> int:
+def count_left(connection: Connection, chosen: Chosen, lanes: Sequence[Lane], through_id: int) -> int:
     """The *chosen* that can never be requeued: of none of the *lanes*, or set aside by the spool,
     which could not read them.
     """
     condition, params = where(chosen)
-    marks = ", ".join("?" * len(lanes))
+    marks = ", ".join("?" * (len(lanes) + 1))
     (n,) = connection.execute(
         f"SELECT count(*) FROM dead_letter WHERE {condition} AND id<=? AND (code=? OR bytes=0 OR lane NOT IN ({marks}))",  # noqa: S608 - own SQL
-        (*params, through_id, rows.UNREADABLE, *lanes),
+        (*params, through_id, rows.UNREADABLE, "", *lanes),
     ).fetchone()
     return int(n)
 
 
-def drop(connection: sqlite3.Connection, chosen: Chosen, *, most: int, through_id: int) -> int:
+def drop(connection: Connection, chosen: Chosen, *, most: int, through_id: int) -> int:
     """Delete a page of the *chosen* for good; how many. They stay counted as dead_lettered."""
     condition, params = where(chosen)
     return _delete_counted(
@@ -212,7 +218,7 @@ def drop(connection: sqlite3.Connection, chosen: Chosen, *, most: int, through_i
     )
 
 
-def expire(connection: sqlite3.Connection, buried_before_ms: int) -> int:
+def expire(connection: Connection, buried_before_ms: int) -> int:
     """The same for a page of those that were set aside before that time."""
     return _delete_counted(
         connection,
@@ -222,7 +228,7 @@ def expire(connection: sqlite3.Connection, buried_before_ms: int) -> int:
     )
 
 
-def make_room(connection: sqlite3.Connection, excess_bytes: int) -> int:
+def make_room(connection: Connection, excess_bytes: int) -> int:
     """The same for a page of the oldest, until *excess_bytes* are gone."""
     return _delete_counted(
         connection,
@@ -234,7 +240,7 @@ def make_room(connection: sqlite3.Connection, excess_bytes: int) -> int:
 
 
 def _delete_counted(
-    connection: sqlite3.Connection,
+    connection: Connection,
     select: str,
     params: Sequence[object],
     name: side_counts.Name,

@@ -6,10 +6,9 @@ The same verbs for an open spool (`SqliteSpool.operator`) and for the files of a
 in one place, and the rest to be asked for again.
 """
 
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, Requeued, SortKey
@@ -17,6 +16,7 @@ from spool.errors import NoSuchLane
 from spool.forgetting import Forgotten
 from spool.record import DEVICES, UNIT_COST, Lane
 from spool.sql import dead_letter_rows, forgetting, rows
+from spool.sql.connection import Connection
 from spool.sql.replay import dead_letters, ranges
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ STATE_LANES = (DEVICES, UNIT_COST)
 class Ask(Protocol):
     """Runs an operation in a commit of its own or with others."""
 
-    def __call__(self, operation: Callable[[sqlite3.Connection, Counters], T], /) -> Awaitable[T]: ...
+    def __call__(self, operation: Callable[[Connection, Counters], T], /) -> Awaitable[T]: ...
 
 
 class SqlDeadLetters:
@@ -38,13 +38,16 @@ class SqlDeadLetters:
         self,
         ask: Ask,
         *,
-        number_chunk: Callable[[sqlite3.Connection], int],
+        number_chunk: Callable[[Connection], int],
         now_ms: Callable[[], int],
         wake: Callable[[Lane], None],
+        erase: Callable[[Any], object] = lambda _: None,
     ) -> None:
         """*number_chunk*, called inside an operation, gives the number of a new chunk; *wake*
-        notifies a lane that something is ready.
+        notifies a lane that something is ready. *erase*: from here on a connection overwrites what
+        it deletes.
         """
+        self._erase = erase
         self._ask = ask
         self._number_chunk = number_chunk
         self._now_ms = now_ms
@@ -95,11 +98,7 @@ class SqlDeadLetters:
         """Remove *users*, as records name them, from what nothing depends on."""
         found, through_seq = Forgotten(), -1
         while True:
-            page = await self._ask(
-                lambda connection, _, after=through_seq: forgetting.forget_in_chunks(  # type: ignore[misc]  # the default binds the loop's page
-                    connection, users, after, dry_run=dry_run
-                )
-            )
+            page = await self._ask(partial(self._forget_in_chunks, users, through_seq, dry_run))
             found += page.found
             if page.through_seq is None:
                 break
@@ -107,6 +106,17 @@ class SqlDeadLetters:
         return found + await self._ask(
             lambda connection, _: forgetting.forget_in_dead_letters(connection, users, dry_run=dry_run)
         )
+
+    def _forget_in_chunks(
+        self,
+        users: Collection[str],
+        after_seq: int,
+        dry_run: bool,  # noqa: FBT001 bound by `partial`
+        connection: Connection,
+        _: Counters,
+    ) -> forgetting.Page:
+        self._erase(connection)
+        return forgetting.forget_in_chunks(connection, users, after_seq, dry_run=dry_run)
 
     async def replay_dead_letters(self, chosen: Chosen, most: int | None = None) -> Requeued:
         """Make up to *most* of the *chosen* pending again, oldest first, under their own record ids
@@ -130,7 +140,7 @@ class SqlDeadLetters:
         return Requeued(replayed, skipped)
 
     async def _requeue(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
-        def requeue(connection: sqlite3.Connection, counters: Counters) -> int:
+        def requeue(connection: Connection, counters: Counters) -> int:
             seq, now_ms = self._number_chunk(connection), self._now_ms()
             return dead_letters.requeue(
                 connection, counters, chosen, lane, seq, now_ms, most=most, through_id=through_id
@@ -201,5 +211,5 @@ def _left(most: int | None, done: int) -> int:
     return dead_letters.PAGE_RECORDS if most is None else most - done
 
 
-def _lanes(connection: sqlite3.Connection, _: Counters) -> list[Lane]:
+def _lanes(connection: Connection, _: Counters) -> list[Lane]:
     return [name for (name,) in connection.execute("SELECT name FROM lane ORDER BY name")]

@@ -11,7 +11,6 @@ acked, split, given back after a restart.
   the counters (`side_counts`).
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 
 from spool.counters import Counters
@@ -19,6 +18,7 @@ from spool.record import Batch, Lane
 from spool.settling import Position
 from spool.sql import rows
 from spool.sql.chunks import ChunkRow, insert_chunk
+from spool.sql.connection import Connection
 from spool.sql.replay import side_counts
 from spool.sql.rows import FreezeLimits, Origin
 
@@ -27,13 +27,13 @@ STRETCH_CHUNKS = 64
 RECLAIM_CHUNKS = 64
 
 
-def insert_requeued(connection: sqlite3.Connection, lane: Lane, chunk: ChunkRow) -> None:
+def insert_requeued(connection: Connection, lane: Lane, chunk: ChunkRow) -> None:
     """Keep *chunk*, of `again_lane(lane)`, and send it."""
     insert_chunk(connection, chunk)
     _insert(connection, lane, "dead_letter", Position(chunk.seq, 0), Position(chunk.seq + 1, 0), chunk.n)
 
 
-def _insert(connection: sqlite3.Connection, lane: Lane, origin: Origin, lo: Position, hi: Position, n: int) -> None:
+def _insert(connection: Connection, lane: Lane, origin: Origin, lo: Position, hi: Position, n: int) -> None:
     connection.execute(
         "INSERT INTO stretch (lane, origin, seq_lo, idx_lo, seq_hi, idx_hi, n) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (lane, origin, *lo, *hi, n),
@@ -41,7 +41,7 @@ def _insert(connection: sqlite3.Connection, lane: Lane, origin: Origin, lo: Posi
 
 
 def freeze(
-    connection: sqlite3.Connection,
+    connection: Connection,
     counters: Counters,
     lane: Lane,
     limits: FreezeLimits,
@@ -80,7 +80,7 @@ def freeze(
 
 
 def _take(
-    connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position, limits: FreezeLimits
+    connection: Connection, source: Lane, lo: Position, hi: Position, limits: FreezeLimits
 ) -> tuple[list[bytes], Position]:
     """The first records from *lo* on, up to the limits, and where the next one
     is; *hi* when none is left.
@@ -95,7 +95,7 @@ def _take(
     return taken, hi
 
 
-def first_delivered(connection: sqlite3.Connection, lane: Lane, received_from_ms: int) -> Position | None:
+def first_delivered(connection: Connection, lane: Lane, received_from_ms: int) -> Position | None:
     """Where the records that *lane* is done with begin, of those received at that time or later;
     None when there are none.
     """
@@ -107,9 +107,7 @@ def first_delivered(connection: sqlite3.Connection, lane: Lane, received_from_ms
     return None if seq is None or Position(seq, 0) >= row.next else Position(seq, 0)
 
 
-def send_delivered(
-    connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
-) -> tuple[int, Position | None]:
+def send_delivered(connection: Connection, lane: Lane, lo: Position, upto: Position) -> tuple[int, Position | None]:
     """Send again what *lane* is done with from *lo* up to *upto*, a page at a time: how many
     records, and where the next page begins.
     """
@@ -119,16 +117,14 @@ def send_delivered(
     return sum(n for _, _, n in found), after
 
 
-def count_delivered(
-    connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
-) -> tuple[int, Position | None]:
+def count_delivered(connection: Connection, lane: Lane, lo: Position, upto: Position) -> tuple[int, Position | None]:
     """As `send_delivered`, and nothing is sent."""
     found, after = delivered(connection, lane, lo, upto)
     return sum(n for _, _, n in found), after
 
 
 def delivered(
-    connection: sqlite3.Connection, lane: Lane, lo: Position, upto: Position
+    connection: Connection, lane: Lane, lo: Position, upto: Position
 ) -> tuple[list[tuple[Position, Position, int]], Position | None]:
     """A page of what *lane* is done with from *lo* up to *upto*, and where the next page begins:
     from, up to, and how many records.
@@ -152,14 +148,14 @@ def delivered(
     return [found for found in counted if found[2]], hi if hi < upto else None
 
 
-def _held(connection: sqlite3.Connection, lane: Lane) -> list[tuple[Position, Position]]:
+def _held(connection: Connection, lane: Lane) -> list[tuple[Position, Position]]:
     """What batches and stretches of *lane* hold of its source's chunks, in order."""
     return [
         (Position(*found[:2]), Position(*found[2:]))
         for found in connection.execute(
-            "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE lane=?1 AND origin!='dead_letter' UNION ALL"
-            " SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM stretch WHERE lane=?1 AND origin='delivered' ORDER BY 1, 2",
-            (lane,),
+            "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE lane=? AND origin!='dead_letter' UNION ALL"
+            " SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM stretch WHERE lane=? AND origin='delivered' ORDER BY 1, 2",
+            (lane, lane),
         )
     ]
 
@@ -175,7 +171,7 @@ def _gaps(lo: Position, hi: Position, held: Sequence[tuple[Position, Position]])
     yield lo, hi
 
 
-def _records_between(connection: sqlite3.Connection, source: Lane, lo: Position, hi: Position) -> int:
+def _records_between(connection: Connection, source: Lane, lo: Position, hi: Position) -> int:
     """Records from *lo* up to *hi*, less what settling dropped; without reading them.
 
     Rows that are damaged count as they state.
@@ -192,17 +188,15 @@ def _records_between(connection: sqlite3.Connection, source: Lane, lo: Position,
     return records
 
 
-def expire(
-    connection: sqlite3.Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]
-) -> None:
+def expire(connection: Connection, counters: Counters, lane: Lane, received_before_ms: int, leased: set[str]) -> None:
     """Give up what waits to be sent again for too long: dead letters by when they were requeued,
     delivered records by when they came.
     """
     for table, key in (("batch", "batch_id"), ("stretch", "id")):
         for id_, origin, n in connection.execute(
-            f"SELECT {key}, origin, n FROM {table} WHERE lane=?1 AND origin!='' AND (SELECT max(received_ms) FROM chunk"  # noqa: S608 - own SQL
-            f" WHERE chunk.lane=CASE origin WHEN 'dead_letter' THEN ?2 ELSE ?3 END AND seq BETWEEN seq_lo AND seq_hi"
-            f" AND (seq<seq_hi OR idx_hi>0)) < ?4",
+            f"SELECT {key}, origin, n FROM {table} WHERE lane=? AND origin!='' AND (SELECT max(received_ms) FROM chunk"  # noqa: S608 - own SQL
+            f" WHERE chunk.lane=CASE origin WHEN 'dead_letter' THEN ? ELSE ? END AND seq BETWEEN seq_lo AND seq_hi"
+            f" AND (seq<seq_hi OR idx_hi>0)) < ?",
             (lane, rows.replay_lane(lane), rows.lane_row(connection, lane).source, received_before_ms),
         ).fetchall():
             if id_ in leased:
@@ -215,13 +209,13 @@ def expire(
                 side_counts.add(connection, lane, "sent_again.given_up", n)
 
 
-def lanes(connection: sqlite3.Connection) -> list[Lane]:
+def lanes(connection: Connection) -> list[Lane]:
     """Those that have anything to send again."""
     found = connection.execute("SELECT lane FROM stretch UNION SELECT lane FROM batch WHERE origin!=''")
     return [lane for (lane,) in found]
 
 
-def send_uncovered(connection: sqlite3.Connection, lane: Lane) -> None:
+def send_uncovered(connection: Connection, lane: Lane) -> None:
     """After damage: send every put-back dead letter of *lane* whose batch or stretch may be
     lost, at the risk of a repeat.
     """
@@ -229,9 +223,9 @@ def send_uncovered(connection: sqlite3.Connection, lane: Lane) -> None:
     held = [
         (Position(*found[:2]), Position(*found[2:]))
         for found in connection.execute(
-            "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE lane=?1 AND origin='dead_letter' UNION ALL"
-            " SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM stretch WHERE lane=?1 AND origin='dead_letter' ORDER BY 1, 2",
-            (lane,),
+            "SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM batch WHERE lane=? AND origin='dead_letter' UNION ALL"
+            " SELECT seq_lo, idx_lo, seq_hi, idx_hi FROM stretch WHERE lane=? AND origin='dead_letter' ORDER BY 1, 2",
+            (lane, lane),
         )
     ]
     for (seq,) in connection.execute("SELECT seq FROM chunk WHERE lane=? ORDER BY seq", (of,)).fetchall():
@@ -241,7 +235,7 @@ def send_uncovered(connection: sqlite3.Connection, lane: Lane) -> None:
                 _insert(connection, lane, "dead_letter", lo, hi, n)
 
 
-def give_up_delivered(connection: sqlite3.Connection) -> int:
+def give_up_delivered(connection: Connection) -> int:
     """Send no more of what was delivered, but for the batches under way: its room is needed for
     what was not. How many records.
     """
@@ -252,7 +246,7 @@ def give_up_delivered(connection: sqlite3.Connection) -> int:
     return sum(n for _, n in found)
 
 
-def reclaim(connection: sqlite3.Connection) -> int:
+def reclaim(connection: Connection) -> int:
     """Delete chunks of dead letters that were requeued and have come to an end; how many."""
     deleted = 0
     for of in _replay_lanes(connection):
@@ -264,7 +258,7 @@ def reclaim(connection: sqlite3.Connection) -> int:
     return deleted
 
 
-def _replay_lanes(connection: sqlite3.Connection) -> list[Lane]:
+def _replay_lanes(connection: Connection) -> list[Lane]:
     """Found by steps through the index, whatever is in the table;
     also those of exporters that are gone.
     """
@@ -278,10 +272,10 @@ def _replay_lanes(connection: sqlite3.Connection) -> list[Lane]:
         after = found
 
 
-def waiting(connection: sqlite3.Connection) -> dict[Lane, int]:
+def waiting(connection: Connection) -> dict[Lane, int]:
     """Lane -> delivered records that are still to be sent again."""
     found = connection.execute(
         "SELECT lane, sum(n) FROM (SELECT lane, n FROM stretch WHERE origin='delivered'"
-        " UNION ALL SELECT lane, n FROM batch WHERE origin='delivered') GROUP BY lane"
+        " UNION ALL SELECT lane, n FROM batch WHERE origin='delivered') AS waiting GROUP BY lane"
     )
     return dict(found.fetchall())
