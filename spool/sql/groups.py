@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from spool.counters import Counters
 from spool.errors import SpoolError
+from spool.histogram import Histogram
 from spool.sql.chunks import ChunkRow
 from spool.status import Room
 from spool.store import ItemCounts
@@ -44,3 +45,34 @@ class GroupResult:
     """None when the chunks and tallies are on disk."""
     results: list[Any]
     """For each operation that was run its result, or the exception it raised."""
+
+
+class GroupWriter(Protocol):
+    """Owns the connection of a home. One thread uses it; what stands here is read by others too."""
+
+    is_awaited: Callable[[], bool]
+    """Whether others wait for the writer."""
+    lost_appends: int
+    """Commits of appends that failed."""
+    refuses_appends: bool
+    """Set when an append was lost: what was gathered since may build upon it. The owner takes it
+    back."""
+    distrusted: int
+    """How often it turned out that what was committed before may be gone, or may not be known."""
+
+    @property
+    def commit_seconds(self) -> Histogram:
+        """Of commits that keep records, with their sync."""
+
+    @property
+    def room(self) -> Room:
+        """As measured last."""
+
+    @property
+    def floor_bytes(self) -> int:
+        """What must be free on the disk for new data to be taken."""
+
+    def run(self, group: Group) -> GroupResult:
+        """Run *group* in one commit; what its parts raise is in the result."""
+
+    def close(self) -> None: ...

@@ -101,10 +101,10 @@ class Writer:
         """Commits of appends that failed. Read by other threads, and by
         operations that build upon appends."""
         self.refuses_appends = False
-        self.salvages = 0
-        """Of an open spool: what was on disk may be gone."""
         """Set when an append was lost: what was gathered since may build upon
         it. The owner takes it back."""
+        self.distrusted = 0
+        """Salvages of an open spool: what was on disk may be gone."""
         self.room = measure(self._connection, data_dir, NOTHING_KNOWN)
         """As measured last."""
         self._measured_s = time.monotonic()
@@ -344,7 +344,7 @@ class Writer:
         self._next_salvage_s = time.monotonic() + SALVAGE_EVERY_S
         self.counters_before_salvage = self._counters
         self._salvage(str(damage))
-        self.salvages += 1
+        self.distrusted += 1
         self._connection, self._counters = self._open_file()
         self.transaction(Group(operations=[self.on_salvaged]))
         self.counters_before_salvage = None

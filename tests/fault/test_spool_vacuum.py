@@ -15,8 +15,9 @@ import pytest
 
 from spool.record import AI_TELEMETRY
 from spool.sql import rows
+from spool.sql.spool import RECLAIM_BYTES
 from spool.sqlite import room
-from spool.sqlite.spool import RECLAIM_BYTES, VACUUM_PAGES, SqliteSpool
+from spool.sqlite.spool import VACUUM_PAGES, SqliteSpool
 from tests.support.spool_rig import Clock, append, assert_balanced, drained, noise, open_spool
 
 MIB = 1 << 20
