@@ -14,9 +14,9 @@ from gateway.fleet.devices.own import own_device
 from gateway.fleet.senders.store import WRITE_EVERY_S
 from gateway.pipeline.assembly import Ingest, maintained, open_ingest
 from gateway.pipeline.delivery.assembly import Delivery, start_delivery, start_relay
-from gateway.stores.sqlite.billing.relayed import open_relayed
 from gateway.usage.billing.relay import BillingRelay
 from spool.errors import SpoolLocked
+from spool.store import FileSpool
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ async def start_delivering(build: Build, stores: Stores) -> Delivering:
         build.run(add_named(spool, stores.devices), "named devices")
     build.run(ingest.settler.run(), "settling")
     build.run(maintain(upkeep(build, stores, ingest, delivery)), "maintenance")
-    relay = await start_relay(config, build.stack, delivery.lanes, await open_relayed(stores.control), build.now_ms)
+    relay = await start_relay(config, build.stack, delivery.lanes, stores.homes.relayed, build.now_ms)
     return Delivering(ingest, delivery, relay)
 
 
@@ -71,18 +71,19 @@ def upkeep(build: Build, stores: Stores, ingest: Ingest, delivery: Delivery) -> 
         *maintained(build.config, stores.spool, ingest),
         Maintained("unit cost", partial(delivery.lanes.unit_cost.run_maintenance, keep_totals_ms=keep_totals_ms)),
         Maintained("keys", stores.keys.flush_last_accessed, every_s=NOTE_ACCESS_S),
-        Maintained("lock", partial(keep_lock, build, stores)),
         Maintained("senders", stores.senders.write, every_s=WRITE_EVERY_S),
     ]
+    if stores.files is not None:
+        parts.append(Maintained("lock", partial(keep_lock, build, stores.files.spool)))
     if stores.price_file is not None:
         parts.append(Maintained("prices", stores.price_file.run_maintenance))
     return parts + [Maintained(f"tls.{name}", tls.run_maintenance, LOOK_EVERY_S) for name, tls in build.tls.items()]
 
 
-async def keep_lock(build: Build, stores: Stores) -> None:
+async def keep_lock(build: Build, spool: FileSpool) -> None:
     """Two gateways never share a data directory: the one that lost the lock stops."""
     try:
-        if stores.spool.keep_lock():
+        if spool.keep_lock():
             log.error("the lock file was removed or replaced; made anew", data_dir=str(build.config.data_dir))
     except SpoolLocked as error:
         build.stop.want(f"the lock was lost: {error}")

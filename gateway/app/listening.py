@@ -21,7 +21,8 @@ from gateway.observability.telemetry.assembly import build_push
 from gateway.operate.address_file import announce_address
 from gateway.operate.archive.staging import CONTROL, SERVICE
 from gateway.operate.assembly import Behind, build_admin
-from gateway.operate.backup import LiveBackup
+from gateway.operate.backup import BackupSource, LiveBackup
+from gateway.operate.no_files import NoFiles
 from gateway.operate.parts import PARTS, Running
 from gateway.operate.session import AdminAccess, open_access
 from gateway.pipeline.assembly import USER_SECRET_FILE
@@ -107,6 +108,7 @@ def admin_of(
         budgets=watching.budgets,
         views=watching.views,
         spool=stores.spool,
+        spool_files=NoFiles() if stores.files is None else stores.files.spool,
         lanes=delivering.delivery.lanes,
         keys=stores.keys,
         devices=stores.devices,
@@ -145,11 +147,13 @@ def latencies(
     )
 
 
-def backup_of(build: Build, stores: Stores, delivering: Delivering) -> LiveBackup:
-    databases = {CONTROL: stores.control}
+def backup_of(build: Build, stores: Stores, delivering: Delivering) -> BackupSource:
+    if stores.files is None:
+        return NoFiles()
+    databases = {CONTROL: stores.files.control}
     if (service := delivering.delivery.service) is not None:
         databases[SERVICE] = service.database
-    return LiveBackup(build.config.data_dir, stores.spool, databases, build.now_ms)
+    return LiveBackup(build.config.data_dir, stores.files.spool, databases, build.now_ms)
 
 
 def user_forgetter(build: Build, stores: Stores, delivering: Delivering, watching: Watching) -> UserForgetter:

@@ -12,26 +12,57 @@ from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
+from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sqlite.billing.relayed import open_relayed
 from gateway.stores.sqlite.devices import SqliteDevices
+from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sqlite.views import SqliteViews
+from gateway.usage.billing.home import BillingHome
+from gateway.usage.billing.relay_home import RelayHome
+from gateway.usage.budgets.home import BudgetHome
+from gateway.usage.insights.home import InsightHome
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.home import SumHome
+from gateway.usage.views.store import Views
 from spool.data_dir import make_data_dir
 from spool.sqlite.spool import SqliteSpool
-from spool.store import FileSpool
+from spool.store import FileSpool, Spool
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """What is kept beside records and is used by one part alone."""
+
+    relayed: RelayHome
+    billing: BillingHome
+    budgets: BudgetHome
+    insights: InsightHome
+    views: Views
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What only a gateway has that keeps all in files of its machine."""
+
+    spool: FileSpool
+    control: Database
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    spool: FileSpool
+    spool: Spool
+    files: Files | None
+    """None where all is kept in a database elsewhere."""
+    homes: Homes
     instance_id: str
     """Of this process. A data directory has one at a time, so it is the spool's `gateway_id`."""
-    control: Database
     prices: Prices
     price_file: PriceFileWatch | None
     """The operator's own prices, where there are any."""
@@ -75,4 +106,14 @@ async def open_stores(build: Build) -> Stores:
     closing(bases.close)
     sums = await SqliteSums.open(control)
     follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
-    return Stores(spool, spool.gateway_id, control, prices, price_file, keys, devices, senders, bases, sums, follower)
+    homes = Homes(
+        await open_relayed(control),
+        await open_billing(control),
+        await open_budgets(control),
+        await open_insights(control),
+        await SqliteViews.open(control, now_ms=build.now_ms),
+    )
+    files = Files(spool, control)
+    return Stores(
+        spool, files, homes, spool.gateway_id, prices, price_file, keys, devices, senders, bases, sums, follower
+    )

@@ -14,10 +14,6 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
-from gateway.stores.sql.budgets import open_budgets
-from gateway.stores.sqlite.billing.days import open_billing
-from gateway.stores.sqlite.insights import open_insights
-from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
@@ -39,11 +35,11 @@ class Watching:
 
 async def start_watching(build: Build, stores: Stores, delivering: Delivering, receiver: Receiver) -> Watching:
     """Raises DatabaseUnavailable."""
-    config, control, spool, now_ms = build.config, stores.control, stores.spool, build.now_ms
+    config, homes, spool, now_ms = build.config, stores.homes, stores.spool, build.now_ms
     follower = stores.follower
     usage = UsageQueries(stores.sums, now_ms=now_ms, follower=follower)
     billing = await start_billing(
-        config, build.stack, delivering.delivery.lanes, await open_billing(control), usage, spool.gateway_id, now_ms
+        config, build.stack, delivering.delivery.lanes, homes.billing, usage, spool.gateway_id, now_ms
     )
     status = status_of(stores, delivering, receiver, billing)
     settler = delivering.ingest.settler
@@ -54,7 +50,7 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     ]
     build.run(maintain(logs), "log of states")
     budgets = await Budgets.open(
-        await open_budgets(control),
+        homes.budgets,
         stores.sums,
         now_ms=now_ms,
         webhooks=webhooks_of(config.budgets),
@@ -73,13 +69,11 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
         now_ms=now_ms,
         monotonic_s=build.monotonic_s,
     )
-    rounds = await Rounds.open(
-        await open_insights(control), follower, snapshot, has_prices=config.pricing.price_list == "on"
-    )
+    rounds = await Rounds.open(homes.insights, follower, snapshot, has_prices=config.pricing.price_list == "on")
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")
     build.run(budgets.run(), "budgets")
-    return Watching(status, usage, budgets, await SqliteViews.open(control, now_ms=now_ms), rounds, billing)
+    return Watching(status, usage, budgets, homes.views, rounds, billing)
 
 
 def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billing: BillingLane | None) -> StatusReport:
@@ -87,6 +81,7 @@ def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billin
     settler, aggregates = ingest.settler, ingest.settler.aggregates
     return StatusReport(
         stores.spool,
+        None if stores.files is None else stores.files.spool,
         stores.devices,
         spool_lanes=lanes.status,
         device_lane=lambda: (device_lane.state, device_lane.reason),

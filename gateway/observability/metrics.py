@@ -71,11 +71,11 @@ class SpoolStatus(TypedDict):
     and what is on its way there."""
     max_bytes: Count
     """Above it senders are asked to keep their data."""
-    file_bytes: Count
-    """Size of the files; beyond `used_bytes` are free pages, which are used again or
-    given back to the system."""
-    disk_free_bytes: int
-    """Left on the disk, beside the reserve."""
+    file_bytes: NotRequired[Count]
+    """Size of the files, where it is one of this machine; beyond `used_bytes` are free pages,
+    which are used again or given back to the system."""
+    disk_free_bytes: NotRequired[int]
+    """Left on its disk, beside the reserve."""
 
 
 class Edge(TypedDict):
@@ -436,10 +436,12 @@ def relay_metric(connections: Sequence[BillingRelayStatus]) -> Metric:
 
 
 def spool_metrics(spool: SpoolStatus) -> Iterator[Metric]:
-    yield family(SPOOL_BYTES, [((), spool["file_bytes"])])
+    if "file_bytes" in spool:
+        yield family(SPOOL_BYTES, [((), spool["file_bytes"])])
     yield family(SPOOL_USED, [((), spool["used_bytes"])])
     yield family(SPOOL_LIMIT, [((), spool["max_bytes"])])
-    yield family(DISK_FREE, [((), spool["disk_free_bytes"])])
+    if "disk_free_bytes" in spool:
+        yield family(DISK_FREE, [((), spool["disk_free_bytes"])])
 
 
 def resend_metrics(status: Status) -> Iterator[Metric]:

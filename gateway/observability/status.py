@@ -27,14 +27,16 @@ from gateway.usage.billing.relay import BillingRelayStatus
 from gateway.usage.billing.relay_store import LANE as RELAY
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
-from spool.store import FileSpool
+from spool.store import FileSpool, Spool
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
     """Call it for the status as of now."""
 
-    spool: FileSpool
+    spool: Spool
+    file: FileSpool | None
+    """The spool, where it is a file of this machine."""
     devices: DeviceStore
     spool_lanes: Callable[[int], Mapping[str, LaneStatus]]
     """The lanes of the spool, at a time of its clock."""
@@ -62,7 +64,7 @@ class StatusReport:
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
         key_names = self.key_names()
-        return {
+        status: Status = {
             "edge": edge_with(self.spool.edge(), devices.edge),
             "lanes": self.lanes(),
             "waiting_metrics": self.waiting_metrics(),
@@ -72,8 +74,7 @@ class StatusReport:
             "gaps": [{**gap, "sender": sender_shown(gap["sender"], key_names)} for gap in self.gaps()],
             "ai_without_calls": self.uncovered(),
             "input_readings": self.input_readings(),
-            "spool": spool_status(self.spool),
-            "quarantine": quarantine_status(self.spool),
+            "spool": spool_status(self.spool, self.file),
             "dead_letters": reason_figures(dead_letters),
             "resends": resend_figures(dead_letters),
             "refused": self.refused(),
@@ -84,6 +85,9 @@ class StatusReport:
             "version": release(),
             "commit": commit(),
         }
+        if self.file is not None:
+            status["quarantine"] = quarantine_status(self.file)
+        return status
 
     def lanes(self) -> dict[str, LaneStatus]:
         """The spool's lanes; that of devices has its own counts beside what an earlier
@@ -133,10 +137,8 @@ def settling_behind(behind_s: float | None) -> str | None:
     return f"calls settle late: the oldest has waited {behind_s:.0f} s beyond counting.settle"
 
 
-def spool_status(spool: FileSpool) -> SpoolStatus:
-    return {
-        "used_bytes": spool.used_bytes,
-        "max_bytes": spool.settings.max_bytes,
-        "file_bytes": spool.room.file_bytes,
-        "disk_free_bytes": spool.room.free_bytes,
-    }
+def spool_status(spool: Spool, file: FileSpool | None) -> SpoolStatus:
+    status: SpoolStatus = {"used_bytes": spool.used_bytes, "max_bytes": spool.settings.max_bytes}
+    if file is not None:
+        status |= {"file_bytes": file.room.file_bytes, "disk_free_bytes": file.room.free_bytes}
+    return status

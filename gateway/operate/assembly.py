@@ -25,6 +25,7 @@ from gateway.operate.parts import AdminParts, Running
 from gateway.operate.registry import AdminStores
 from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
+from gateway.operate.spool_files import SpoolFiles
 from gateway.pipeline.delivery.embedded import EmbeddedService
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.receiver import Receiver
@@ -34,7 +35,7 @@ from gateway.usage.insights.rounds import Rounds
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
-from spool.store import FileSpool
+from spool.store import Spool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,8 @@ class Behind:
     rounds: Rounds
     budgets: Budgets
     views: Views
-    spool: FileSpool
+    spool: Spool
+    spool_files: SpoolFiles
     lanes: Lanes
     keys: KeyStore
     devices: DeviceStore
@@ -108,7 +110,7 @@ def build_admin(
         budgets=behind.budgets,
         views=behind.views,
         senders=behind.senders,
-        spool=spool,
+        spool=behind.spool_files,
         usage=behind.usage,
         users=behind.users,
         billing=behind.billing,
