@@ -324,13 +324,33 @@ class SqlSpool(Generic[C]):
         """
 
         def settle(connection: Connection, counters: Counters) -> None:
-            if lost_appends not in {None, self.writer.lost_appends}:
-                raise SpoolError("what was decided upon did not come to disk")
+            if lost_appends is not None:
+                self._refuse_after_loss(lost_appends)
             rows.settle(connection, counters, lane, through_seq, changes, self._lanes.followers)
             if moved is not None:
                 insert_moved(connection, lane, moved)
 
         return self._settled(lane, self.ask(settle))
+
+    def _refuse_after_loss(self, lost_appends: int) -> None:
+        """On the writer's thread: refuse what builds upon appends of which one was lost since there
+        were *lost_appends*.
+        """
+        if lost_appends != self.writer.lost_appends:
+            raise SpoolError("what was decided upon did not come to disk")
+
+    def ask_with_appends(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
+        """Run *operation* in the commit of what was appended in the same `reserve`, or behind it.
+        Raises SpoolError, with nothing of *operation* done, where that was lost.
+        """
+        self._refuse_if_lost()
+        lost_appends = self.lost_appends
+
+        def checked(connection: Connection, counters: Counters) -> T:
+            self._refuse_after_loss(lost_appends)
+            return operation(connection, counters)
+
+        return self.ask(checked)
 
     async def _settled(self, lane: Lane, asked: Awaitable[None]) -> None:
         await asked

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from spool.age import AgeClock, Seen, age_at_start
 from spool.clock import rfc3339_ms, uuid7
@@ -279,6 +279,17 @@ class SpoolInMemory:
 
     def ask_behind(self, operation: Operation[T]) -> Awaitable[T]:
         return self._ask(operation, self._behind)
+
+    def ask_with_appends(self, operation: Callable[[Any, Any], T]) -> Awaitable[T]:
+        self._refuse_if_lost()
+        lost_appends = self.lost_appends
+
+        def checked(disk: Disk) -> T:
+            if lost_appends != self.lost_appends:
+                raise SpoolError("what was decided upon did not come to disk")
+            return operation(disk, disk.counters)
+
+        return self.ask(checked)
 
     def _ask(self, operation: Operation[T], asked: list[Callable[[], None]]) -> Awaitable[T]:
         if self._is_closed:

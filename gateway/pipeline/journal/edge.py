@@ -139,14 +139,20 @@ class Edge:
     async def run(self) -> None:
         """Measure the journal, and write what is noted of senders, until cancelled."""
         while True:
-            try:
-                self.journal_bytes = await self._journal.waiting_bytes()
-                self._fault = None
-                if not self._gathered:
-                    await self._write_notes()
-            except DatabaseUnavailable as fault:
-                self._fault = str(fault)
+            await self.measure()
             await asyncio.sleep(MEASURE_S)
+
+    async def measure(self) -> None:
+        """Ask the journal how much waits there. Before the first answer, and while it gives none,
+        nothing is taken.
+        """
+        try:
+            self.journal_bytes = await self._journal.waiting_bytes()
+            self._fault = None
+            if not self._gathered:
+                await self._write_notes()
+        except DatabaseUnavailable as fault:
+            self._fault = str(fault)
 
     async def _write_notes(self) -> None:
         notes = self._senders.take()
