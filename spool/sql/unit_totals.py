@@ -39,9 +39,17 @@ from spool.unit_cost import (
 
 PRUNE_AT_ONCE = 1_000
 
-_AT_ITS_PLACE = "ON CONFLICT (stream, bucket_ms, element, filter) DO UPDATE"
-_SINCE_MS = "CASE WHEN unit_total.records=0 THEN excluded.since_ms ELSE unit_total.since_ms END"
-"""SQL: a total waits since the first of the records that no batch holds."""
+PREFIX_CHARS = 256
+"""Of a filter, which may be too long to be in an index as a whole."""
+
+_INSERT = (
+    "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_UPDATE = (  # a total waits since the first of the records that no batch holds
+    "UPDATE unit_total SET value=?, whole=?, since_ms=CASE WHEN records=0 THEN ? ELSE since_ms END, records=?, touched_ms=?"
+    " WHERE id=?"
+)
 
 
 def stream_named(connection: Connection, name: str) -> Stream | None:
@@ -158,6 +166,8 @@ class _Ledger:
         self._connection = connection
         self._stream = stream
         self._totals: dict[TotalKey, Total] = {}
+        self._ids: dict[TotalKey, int] = {}
+        """Of those that have a row."""
         self._changed: set[TotalKey] = set()
         self._wide = _wide_places(connection, stream)
 
@@ -190,7 +200,7 @@ class _Ledger:
             found = _read(self._connection, self._stream, place)
             if found is None:
                 return None
-            self._totals[place] = found
+            self._ids[place], self._totals[place] = found
         return self._totals[place]
 
     def _starts_whole(self, place: TotalKey) -> bool:
@@ -200,25 +210,37 @@ class _Ledger:
         return self._stream.ships == "replace" and any(wide.covers(place) for wide in self._wide)
 
     def write(self, now_ms: int) -> None:
-        self._connection.executemany(
-            "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_AT_ITS_PLACE} SET value=excluded.value, whole=excluded.whole,"
-            f" records=excluded.records, since_ms={_SINCE_MS}, touched_ms=excluded.touched_ms",
-            [self._row(place, now_ms) for place in self._changed],
-        )
+        new = [
+            _new_row(self._stream, place, self._totals[place], now_ms)
+            for place in self._changed
+            if place not in self._ids
+        ]
+        self._connection.executemany(_INSERT, new)
+        changed = [
+            _changed_row(id_, self._totals[place], now_ms) for place, id_ in self._ids.items() if place in self._changed
+        ]
+        self._connection.executemany(_UPDATE, changed)
 
-    def _row(self, place: TotalKey, now_ms: int) -> tuple[object, ...]:
-        total, is_wide = self._totals[place], place.is_wide(self._stream.shape.kind)
-        value = decimal_text(total.value)
-        return (self._stream.stream_id, *place, value, total.is_whole, is_wide, total.records, now_ms, now_ms)
+
+def _new_row(stream: Stream, place: TotalKey, total: Total, now_ms: int, held: str = "0") -> tuple[object, ...]:
+    """For `_INSERT`."""
+    value, is_wide = decimal_text(total.value), place.is_wide(stream.shape.kind)
+    return (stream.stream_id, *place, value, held, total.is_whole, is_wide, total.records, now_ms, now_ms)
 
 
-def _read(connection: Connection, stream: Stream, place: TotalKey) -> Total | None:
+def _changed_row(id_: int, total: Total, now_ms: int) -> tuple[object, ...]:
+    """For `_UPDATE`."""
+    return decimal_text(total.value), total.is_whole, now_ms, total.records, now_ms, id_
+
+
+def _read(connection: Connection, stream: Stream, place: TotalKey) -> tuple[int, Total] | None:
+    """The total of *place*, and its row's id."""
     found = connection.execute(
-        "SELECT value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?",
-        (stream.stream_id, *place),
+        "SELECT id, value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?"  # noqa: S608 - own SQL
+        f" AND substr(filter, 1, {PREFIX_CHARS})=?",
+        (stream.stream_id, *place, place.filter[:PREFIX_CHARS]),
     ).fetchone()
-    return None if found is None else Total(Decimal(found[0]), bool(found[1]), found[2])
+    return None if found is None else (found[0], Total(Decimal(found[1]), bool(found[2]), found[3]))
 
 
 def _places_in(connection: Connection, stream: Stream, bucket_ms: int) -> list[TotalKey]:
@@ -254,16 +276,15 @@ def learn_base(connection: Connection, name: str, base: Sequence[BaseRecord] | N
     for place, value in base:  # the upstream may list what it was sent one by one
         held[place] = EXACT.add(held.get(place, ZERO), value)
     for place, value in held.items():
-        total = _read(connection, stream, place)
-        if total is None and any(deleted.covers(place) for deleted in wide):
-            continue
-        if total is None or not total.is_whole:
-            summed = value if total is None else EXACT.add(total.value, value)
+        found = _read(connection, stream, place)
+        if found is None:
+            if not any(deleted.covers(place) for deleted in wide):
+                total = Total(value, is_whole=True, records=0)
+                connection.execute(_INSERT, _new_row(stream, place, total, now_ms, decimal_text(value)))
+        elif not found[1].is_whole:
             connection.execute(
-                "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
-                f" VALUES (?, ?, ?, ?, ?, ?, TRUE, FALSE, 0, ?, ?) {_AT_ITS_PLACE}"
-                " SET value=excluded.value, held=excluded.held, whole=TRUE",
-                (stream.stream_id, *place, decimal_text(summed), decimal_text(value), now_ms, now_ms),
+                "UPDATE unit_total SET value=?, held=?, whole=TRUE WHERE id=?",
+                (decimal_text(EXACT.add(found[1].value, value)), decimal_text(value), found[0]),
             )
     _whole_from(connection, stream, ALWAYS_WHOLE_MS)
 
@@ -353,16 +374,14 @@ def requeue(connection: Connection, body: bytes, records: int, buried_ms: int, n
     operation: Operation = item["operation"]
     if _wipes_later(connection, stream, place, operation, buried_ms):
         return False
-    total = _with_dead_letter(_read(connection, stream, place), operation, _value_of(item["record"]))
-    connection.execute(
-        "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, whole, wide, records, since_ms, touched_ms)"  # noqa: S608 - own SQL
-        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_AT_ITS_PLACE} SET value=excluded.value, whole=excluded.whole,"
-        f" since_ms={_SINCE_MS}, records=unit_total.records+excluded.records, touched_ms=excluded.touched_ms",
-        (
-            stream.stream_id, *place, decimal_text(total.value), total.is_whole,
-            place.is_wide(stream.shape.kind), records, now_ms, now_ms,
-        ),
-    )  # fmt: skip
+    found = _read(connection, stream, place)
+    waiting = 0 if found is None else found[1].records
+    total = _with_dead_letter(found and found[1], operation, _value_of(item["record"]))
+    total = total._replace(records=waiting + records)
+    if found is None:
+        connection.execute(_INSERT, _new_row(stream, place, total, now_ms))
+    else:
+        connection.execute(_UPDATE, _changed_row(found[0], total, now_ms))
     return True
 
 
