@@ -135,6 +135,13 @@ class Gathering:
             gathered.appenders.append(appender)
             self._wake_soon()
 
+    def join(self, operation: Operation, appender: asyncio.Future[None]) -> None:
+        """Run *operation* in the commit of the appends that wait, with them or not at all."""
+        with self.lock:
+            self._open.group.joined.append(operation)
+            self._open.appenders.append(appender)
+            self._wake_soon()
+
     def _wake_soon(self) -> None:
         """Wake the writer when this iteration of the loop ends. Woken at once, it would ask for the
         interpreter in the middle of it, and commit the first of many alone.
@@ -212,5 +219,5 @@ class Gathering:
             gathered = self._open
             appenders = gathered.appenders
             gathered.appenders, gathered.chunks, gathered.size = [], {}, 0
-            gathered.group.counts = []
+            gathered.group.counts, gathered.group.joined = [], []
             return appenders

@@ -183,6 +183,15 @@ class SqlSpool(Generic[C]):
         self._gathering.add(lane, records, counts, facts, links, future)
         return future
 
+    def join(self, operation: Callable[[C, Counters], object]) -> Awaitable[None]:
+        """Run *operation* in the commit of the appends that wait now, with all of them or not at
+        all; ask it in the `reserve` of what it belongs to. Done, and raises, as `append`.
+        """
+        self._refuse_if_lost()
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._gathering.join(operation, future)
+        return future
+
     def ask(self, operation: Callable[[C, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the next commit, whole or not at all."""
         if self._is_closed:

@@ -23,9 +23,8 @@ from spool.data_dir import DATABASE, RESERVE
 from spool.errors import SpoolCorrupt, SpoolError, SpoolLocked, SpoolTooNew
 from spool.histogram import ANSWER_S, Histogram
 from spool.record import Lane
-from spool.sql.chunks import insert_chunk
-from spool.sql.counter_rows import load_counters, save_counters
-from spool.sql.groups import Group, GroupResult, Operation
+from spool.sql.counter_rows import load_counters
+from spool.sql.groups import Group, GroupResult, Operation, write_group
 from spool.sqlite import database
 from spool.sqlite.recovery import opening, salvage
 from spool.sqlite.reserve import Reserve
@@ -275,7 +274,7 @@ class Writer:
         appended: SpoolError | None = None
         results: list[Any] = []
         if group.has_appends:
-            appended = self._execute(Group(group.chunks, group.counts)).appended
+            appended = self._execute(group.appends).appended
         for operation in group.operations:
             results += self._execute(Group(operations=[operation])).results
         return self._result(appended, results)
@@ -291,28 +290,14 @@ class Writer:
 
     def transaction(self, group: Group) -> list[Any]:
         """One commit; the counters change only when it succeeded."""
-        connection = self._connection
-        counters = self._counters.copy()
         began_s = time.perf_counter()
-        with database.one_commit(connection):
-            for chunk in group.chunks:
-                self.uncopied_bytes += insert_chunk(connection, chunk)
-                for lane in self._followers[chunk.lane]:
-                    counters.keep(lane, chunk.n)
-            for counts in group.counts:
-                counters.add(counts)
-            results: list[Any] = []
-            for operation in group.operations:
-                if results and group.is_divisible and self.is_awaited():
-                    break
-                results.append(operation(connection, counters))
-            if group.has_appends or counters != self._counters:  # a group that only reads writes nothing
-                save_counters(connection, counters)
-        self.uncopied_bytes += COMMIT_BYTES
+        with database.one_commit(self._connection):
+            written = write_group(self._connection, group, self._counters, self._followers, self.is_awaited)
+        self.uncopied_bytes += written.size_bytes + COMMIT_BYTES
         if group.chunks:
             self.commit_seconds.observe(time.perf_counter() - began_s)
-        self._counters = counters
-        return results
+        self._counters = written.counters
+        return written.results
 
     def _reopen(self, failure: Exception) -> None:
         """Take nothing of the failed connection for true: open the file again

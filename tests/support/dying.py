@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 POINTS = {
     "before a commit": Point("spool.sqlite.writer", "Writer.transaction", after=False),
-    "inside a commit of chunks": Point("spool.sqlite.writer", "insert_chunk", after=True),
+    "inside a commit of chunks": Point("spool.sql.groups", "insert_chunk", after=True),
     "after a commit": Point("spool.sqlite.writer", "Writer.transaction", after=True),
     "inside a freeze": Point("spool.sql.rows", "freeze", after=True),
     "before a send": Point("exporters.cost_service.client", "CostServiceClient.post", after=False),
