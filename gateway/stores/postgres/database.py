@@ -6,55 +6,27 @@ answers success with a warning; here it is a failure, whose outcome is unknown.
 """
 
 import asyncio
-import os
-import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
-from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.stores.postgres.durability import SETTINGS, Durability, unsafe_settings
+from spool.postgres.committing import UnknownOutcome, committed, durable
+from spool.postgres.connection import CONNECT, SESSION, PostgresConnection, break_off
+from spool.postgres.durability import SETTINGS, Durability, unsafe_settings
+from spool.postgres.migrating import ONE_AT_A_TIME, migrate
+
+__all__ = ["PostgresConnection", "PostgresDatabase"]
 
 T = TypeVar("T")
 
 CONNECTIONS: Final = 4
 WAIT_S: Final = 5.0
 """For a free connection: while the standbys are gone each commit keeps one."""
-_CONNECT: Final = {
-    "application_name": "ai-telemetry-gateway",
-    "connect_timeout": 5,
-    "tcp_user_timeout": 10_000,
-    "target_session_attrs": "read-write",  # of several hosts, the primary
-    "autocommit": True,
-}
-_SESSION: Final = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0"
-_ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtextextended('ai-telemetry-gateway ' || current_schema(), 0))"
-_PARTS: Final = "CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, version BIGINT NOT NULL)"
-
-
-class PostgresConnection:
-    """`gateway.stores.sql.database.Connection` inside a transaction.
-
-    Postgres keeps no NUL in a text: it is kept as U+FFFD.
-    """
-
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[TupleRow]:
-        if not parameters:  # a migration has several statements, which go out at once
-            return self._connection.execute(sql)
-        return self._connection.execute(_placeholders(sql), _values(parameters))
-
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> psycopg.Cursor[TupleRow]:
-        cursor = self._connection.cursor()
-        cursor.executemany(_placeholders(sql), map(_values, parameters))
-        return cursor
 
 
 class PostgresDatabase:
@@ -87,7 +59,7 @@ class PostgresDatabase:
         """
         pool = ConnectionPool(
             dsn,
-            kwargs=_CONNECT,
+            kwargs=CONNECT,
             configure=_configure,
             min_size=1,
             max_size=connections,
@@ -114,7 +86,7 @@ class PostgresDatabase:
         """
 
         def locked(connection: PostgresConnection) -> T:
-            connection.execute(_ONE_AT_A_TIME)
+            connection.execute(ONE_AT_A_TIME)
             return change(connection)
 
         return await self.commit(locked)
@@ -123,7 +95,7 @@ class PostgresDatabase:
         """`write`, next to other changes: they may be made at the same time."""
 
         def committed_change() -> T:
-            with self._connected() as connection, _committed(connection):
+            with self._connected() as connection, committed(connection):
                 own = PostgresConnection(connection)
                 self._begin(own)
                 return change(own)
@@ -134,7 +106,7 @@ class PostgresDatabase:
         """One statement in a commit of its own, in one round trip; as `commit`."""
 
         def inserted() -> None:
-            with self._connected() as connection, _durable(connection):
+            with self._connected() as connection, durable(connection):
                 PostgresConnection(connection).execute(sql, parameters)
 
         await self._run(inserted)
@@ -154,20 +126,7 @@ class PostgresDatabase:
         edited once released. Gateways that start together do it one after the other.
         """
 
-        def migrated(connection: PostgresConnection) -> None:
-            connection.execute(_PARTS)
-            row = connection.execute("SELECT version FROM parts WHERE part = ?", (part,)).fetchone()
-            done: int = row[0] if row else 0
-            for script in scripts[done:]:
-                connection.execute(script)
-            if done < len(scripts):  # a newer release only adds to what this one knows
-                connection.execute(
-                    "INSERT INTO parts (part, version) VALUES (?, ?)"
-                    " ON CONFLICT (part) DO UPDATE SET version = excluded.version",
-                    (part, len(scripts)),
-                )
-
-        await self.write(migrated)
+        await self.write(lambda connection: migrate(connection, part, scripts))
 
     async def close(self) -> None:
         """What still runs after `WAIT_S`, as a commit without its standbys, loses its connection:
@@ -181,7 +140,7 @@ class PostgresDatabase:
                 for _ in range(self._connections):
                     await self._free.acquire()
         for connection in tuple(self._busy):
-            _break_off(connection)
+            break_off(connection)
         await asyncio.to_thread(self._pool.close)
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -220,7 +179,7 @@ class PostgresDatabase:
 
 
 def _configure(connection: psycopg.Connection) -> None:
-    connection.execute(_SESSION)
+    connection.execute(SESSION)
 
 
 def _settings(connection: PostgresConnection) -> dict[str, str]:
@@ -229,37 +188,13 @@ def _settings(connection: PostgresConnection) -> dict[str, str]:
 
 
 @contextmanager
-def _committed(connection: psycopg.Connection) -> Iterator[None]:
-    """Commit what is done inside; roll it back when it raises."""
-    with _durable(connection) as warnings, connection.transaction():
-        yield
-        warnings.clear()  # from here on there is the COMMIT alone
-
-
-@contextmanager
-def _durable(connection: psycopg.Connection) -> Iterator[list[str]]:
-    """Raises DatabaseUnavailable where a commit inside was answered with a warning."""
-    warnings: list[str] = []
-
-    def note(notice: psycopg.errors.Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            warnings.append(notice.message_primary or "")
-
-    connection.add_notice_handler(note)
-    try:
-        yield warnings
-    finally:
-        connection.remove_notice_handler(note)
-    if warnings:
-        raise DatabaseUnavailable(f"the outcome of a commit is unknown: {'; '.join(warnings)}")
-
-
-@contextmanager
 def _unavailable() -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
         raise DatabaseUnavailable(f"Postgres: {' '.join(str(error).split())}") from error
+    except UnknownOutcome as error:
+        raise DatabaseUnavailable(str(error)) from error
 
 
 def _is_broken(connection: psycopg.Connection) -> bool:
@@ -268,17 +203,3 @@ def _is_broken(connection: psycopg.Connection) -> bool:
     except psycopg.OperationalError:
         return True
     return False
-
-
-def _break_off(connection: psycopg.Connection) -> None:
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as server:
-        server.shutdown(socket.SHUT_RDWR)
-
-
-def _placeholders(sql: str) -> str:
-    """*sql* as psycopg reads it. No statement of ours has a `?` in a text."""
-    return sql.replace("%", "%%").replace("?", "%s")
-
-
-def _values(parameters: Sequence[Any]) -> list[Any]:
-    return [x.replace("\0", "\ufffd") if isinstance(x, str) else x for x in parameters]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.stores.postgres.durability import Durability, unsafe_settings
+from spool.postgres.durability import Durability, unsafe_settings
 
 SAFE = {
     "fsync": "on",
