@@ -183,15 +183,6 @@ class SqlSpool(Generic[C]):
         self._gathering.add(lane, records, counts, facts, links, future)
         return future
 
-    def join(self, operation: Callable[[C, Counters], object]) -> Awaitable[None]:
-        """Run *operation* in the commit of the appends that wait now, with all of them or not at
-        all; ask it in the `reserve` of what it belongs to. Done, and raises, as `append`.
-        """
-        self._refuse_if_lost()
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._gathering.join(operation, future)
-        return future
-
     def ask(self, operation: Callable[[C, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the next commit, whole or not at all."""
         if self._is_closed:
@@ -207,6 +198,16 @@ class SqlSpool(Generic[C]):
         future: asyncio.Future[T] = self._loop.create_future()
         self._gathering.ask_behind(operation, future)
         return future
+
+    def ask_with_appends(self, operation: Callable[[C, Counters], T]) -> Awaitable[T]:
+        """Run *operation* in the commit of what was appended in the same `reserve`, with all of it
+        or not at all. Raises SpoolError, as `append`.
+        """
+        self._refuse_if_lost()
+        appender: asyncio.Future[None] = self._loop.create_future()
+        found: list[T] = []
+        self._gathering.join(lambda connection, counters: found.append(operation(connection, counters)), appender)
+        return _last_of(found, appender)
 
     def followers(self, own: Lane) -> list[Lane]:
         """The lanes that read the chunks of *own*."""
@@ -333,33 +334,13 @@ class SqlSpool(Generic[C]):
         """
 
         def settle(connection: Connection, counters: Counters) -> None:
-            if lost_appends is not None:
-                self._refuse_after_loss(lost_appends)
+            if lost_appends not in {None, self.writer.lost_appends}:
+                raise SpoolError("what was decided upon did not come to disk")
             rows.settle(connection, counters, lane, through_seq, changes, self._lanes.followers)
             if moved is not None:
                 insert_moved(connection, lane, moved)
 
         return self._settled(lane, self.ask(settle))
-
-    def _refuse_after_loss(self, lost_appends: int) -> None:
-        """On the writer's thread: refuse what builds upon appends of which one was lost since there
-        were *lost_appends*.
-        """
-        if lost_appends != self.writer.lost_appends:
-            raise SpoolError("what was decided upon did not come to disk")
-
-    def ask_with_appends(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
-        """Run *operation* in the commit of what was appended in the same `reserve`, or behind it.
-        Raises SpoolError, with nothing of *operation* done, where that was lost.
-        """
-        self._refuse_if_lost()
-        lost_appends = self.lost_appends
-
-        def checked(connection: Connection, counters: Counters) -> T:
-            self._refuse_after_loss(lost_appends)
-            return operation(connection, counters)
-
-        return self.ask(checked)
 
     async def _settled(self, lane: Lane, asked: Awaitable[None]) -> None:
         await asked
@@ -690,6 +671,11 @@ class SqlSpool(Generic[C]):
         self._gathering.urgent.set()
         self._gathering.waiting.set()
         await asyncio.to_thread(self._thread.join)
+
+
+async def _last_of(found: list[T], appender: Awaitable[None]) -> T:
+    await appender
+    return found[-1]
 
 
 class Share:

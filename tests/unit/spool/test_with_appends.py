@@ -1,4 +1,4 @@
-"""What is joined to an append is in its commit: both are kept, or neither."""
+"""What is asked with appends is in their commit: both are kept, or neither."""
 
 import sqlite3
 from typing import Any
@@ -23,7 +23,7 @@ async def noted(spool: SqliteSpool) -> list[Any]:
 
 async def test_it_is_kept_with_the_append(spool: SqliteSpool) -> None:
     with spool.reserve():
-        appended, joined = append(spool, [b"{}"]), spool.join(note)
+        appended, joined = append(spool, [b"{}"]), spool.ask_with_appends(note)
     await appended
     await joined
     assert await noted(spool) == [("yes",)]
@@ -35,7 +35,7 @@ async def test_where_it_fails_the_append_is_not_kept_and_operations_are(spool: S
         raise LookupError("of the test")
 
     with spool.reserve():
-        appended, joined, asked = append(spool, [b"{}"]), spool.join(fail), spool.ask(note)
+        appended, joined, asked = append(spool, [b"{}"]), spool.ask_with_appends(fail), spool.ask(note)
     with pytest.raises(SpoolError):
         await appended
     with pytest.raises(SpoolError):
@@ -50,7 +50,7 @@ async def test_where_the_append_fails_it_is_not_kept(spool: SqliteSpool) -> None
         lambda c, _: c.execute("CREATE TRIGGER broken BEFORE INSERT ON chunk BEGIN SELECT RAISE(ABORT, 'broken'); END")
     )
     with spool.reserve():
-        appended, joined = append(spool, [b"{}"]), spool.join(note)
+        appended, joined = append(spool, [b"{}"]), spool.ask_with_appends(note)
     with pytest.raises(SpoolError):
         await appended
     with pytest.raises(SpoolError):
