@@ -12,16 +12,16 @@ from gateway.fleet.senders.store import KeptSenders
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sql.billing.days import open_billing
+from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
-from gateway.stores.sqlite.billing.days import open_billing
-from gateway.stores.sqlite.billing.relayed import open_relayed
+from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.devices import SqliteDevices
-from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.sums.home import SqliteSums
-from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -111,7 +111,7 @@ async def open_stores(build: Build) -> Stores:
         await open_billing(control),
         await open_budgets(control),
         await open_insights(control),
-        await SqliteViews.open(control, now_ms=build.now_ms),
+        await SqlViews.open(control, now_ms=build.now_ms),
     )
     files = Files(spool, control)
     return Stores(

@@ -39,14 +39,14 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sql.billing.days import open_billing
+from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.senders import SqlSenders
-from gateway.stores.sqlite.billing.days import open_billing
-from gateway.stores.sqlite.billing.relayed import open_relayed
+from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import offline_keys
 from gateway.stores.sqlite.sums.home import SqliteSums
-from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
@@ -166,7 +166,7 @@ async def _billing_relay(config: Config) -> AsyncIterator[RelayRequests]:
 @asynccontextmanager
 async def _views(config: Config) -> AsyncIterator[Views]:
     async with _control(config) as database:
-        yield await SqliteViews.open(database, now_ms=wall_ms)
+        yield await SqlViews.open(database, now_ms=wall_ms)
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
         try:
             sums = await SqliteSums.open(database)
             budgets = await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks={})
-            views = await SqliteViews.open(database, now_ms=wall_ms)
+            views = await SqlViews.open(database, now_ms=wall_ms)
             queries = UsageQueries(sums, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
                 named_in = budgets.forget_users, views.forget_users

@@ -51,6 +51,7 @@ RECORDS = ListTable(
     },
     select="(SELECT record FROM ai_record_bodies AS b WHERE b.record_no = ai_records.record_no)",
     item_of=lambda row: orjson.Fragment(row[0]),  # type: ignore[arg-type]  # the column is a BLOB
+    numbers=("started_at",),
 )
 
 

@@ -56,6 +56,7 @@ DROPS: Final = ListTable(
     expressions={"month": "month", "stored_at": "stored_at_ms", "format": "format", "operation": "operation"},
     select="drop_id, month, operation, format, row_count, stored_at_ms, day, source, revision",
     item_of=_drop_item,
+    numbers=("stored_at",),
 )
 ROWS: Final = ListTable(
     shape=ListShape(root="rows", name="billing", sort_keys=("starts_at",), default_sort=Sort("starts_at", "asc")),
@@ -64,6 +65,7 @@ ROWS: Final = ListTable(
     expressions={"starts_at": "starts_at_ms"},
     select="row",
     item_of=lambda row: orjson.Fragment(row[0]),  # type: ignore[arg-type]  # the column is a BLOB
+    numbers=("starts_at",),
 )
 
 

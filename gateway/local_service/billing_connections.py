@@ -61,6 +61,7 @@ CONNECTIONS: Final = ListTable(
     },
     select=_COLUMNS,
     item_of=lambda row: Connection._make(row).item(),
+    numbers=("created_at", "last_updated"),
 )
 
 

@@ -56,6 +56,7 @@ DEVICES = ListTable(
     " (SELECT ifnull(sum(heartbeats), 0) FROM device_instances AS i WHERE i.device_no = devices.device_no),"
     " health, first_seen_ms, enrolled_at_ms, heartbeat_at_ms, pinged_at_ms",
     item_of=_item,
+    numbers=("enrolled_at", "last_heartbeat_at"),
 )
 
 

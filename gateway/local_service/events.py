@@ -22,6 +22,7 @@ EVENTS = ListTable(
     expressions={"timestamp": "timestamp_ms", "source": "source", "title": "title"},
     select="event",
     item_of=lambda row: orjson.Fragment(row[0]),  # type: ignore[arg-type]  # the column is a BLOB
+    numbers=("timestamp",),
 )
 
 Row = tuple[str | None, int, int, str, str, bytes]

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from gateway.common.storage.database import Database
-from gateway.stores.sqlite.insights import SqliteInsightRows
+from gateway.stores.sql.insights import SqlInsightRows
 from gateway.stores.sqlite.sums import hours
 from gateway.usage.insights.detect import Figures, detect
 from gateway.usage.insights.finding import Finding
@@ -70,7 +70,7 @@ class Finder:
             if looks_at == self._looked_at:
                 return
             found = await self._database.read(partial(found_in, now_ms=now_ms))
-            await self._database.write(lambda connection: note_findings(SqliteInsightRows(connection), found, now_ms))
+            await self._database.write(lambda connection: note_findings(SqlInsightRows(connection), found, now_ms))
             self._looked_at = looks_at
 
 

@@ -18,7 +18,8 @@ from gateway.local_service.call import ServiceAnswer, ServiceCall, json_answer
 from gateway.local_service.checks import decoded_object
 from gateway.local_service.errors import Invalid
 from gateway.local_service.lists import list_answer
-from gateway.stores.sqlite.insights import INSIGHTS, OF_INSIGHT, SqliteInsightRows, comments_list, make_insight_tables
+from gateway.stores.sql.database import make_tables
+from gateway.stores.sql.insights import INSIGHTS, OF_INSIGHT, PART, SqlInsightRows, comments_list
 from gateway.usage.insights import kept
 from gateway.usage.insights.changes import InsightError
 from gateway.usage.insights.finding import Status
@@ -42,7 +43,7 @@ async def open_insights(database: Database, moved: str) -> None:
     """Create the insights' tables; *moved*: the script that moves the rows of the table of service
     0001.
     """
-    await make_insight_tables(database)
+    await make_tables(database, PART)
     await database.migrate("service insights", [moved])
 
 
@@ -68,34 +69,32 @@ def insights(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer
 @_as_service_errors
 def create(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content = decoded_object(call.body)
-    made = kept.create_insight(SqliteInsightRows(connection), content, insight_id=call.request_id, now_ms=call.now_ms)
+    made = kept.create_insight(SqlInsightRows(connection), content, insight_id=call.request_id, now_ms=call.now_ms)
     return json_answer(201, {"insight": made})
 
 
 @_as_service_errors
 def read(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
-    return json_answer(200, {"insight": kept.read_insight(SqliteInsightRows(connection), call.params["insight_id"])})
+    return json_answer(200, {"insight": kept.read_insight(SqlInsightRows(connection), call.params["insight_id"])})
 
 
 @_as_service_errors
 def change(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     content, insight_id = decoded_object(call.body), call.params["insight_id"]
-    changed = kept.change_insight(
-        SqliteInsightRows(connection), insight_id, content, by=call.key_name, now_ms=call.now_ms
-    )
+    changed = kept.change_insight(SqlInsightRows(connection), insight_id, content, by=call.key_name, now_ms=call.now_ms)
     return json_answer(200, {"insight": changed})
 
 
 @_as_service_errors
 def delete(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
-    kept.delete_insight(SqliteInsightRows(connection), call.params["insight_id"])
+    kept.delete_insight(SqlInsightRows(connection), call.params["insight_id"])
     return ServiceAnswer(204)
 
 
 @_as_service_errors
 def comments(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     insight_id = call.params["insight_id"]
-    kept.find_insight(SqliteInsightRows(connection), insight_id)
+    kept.find_insight(SqlInsightRows(connection), insight_id)
     return list_answer(connection, comments_list(insight_id), call, only=OF_INSIGHT, params=(insight_id,))
 
 
@@ -103,7 +102,7 @@ def comments(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer
 def add_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """POST of a comment: 201 with it."""
     written = kept.add_comment(
-        SqliteInsightRows(connection),
+        SqlInsightRows(connection),
         call.params["insight_id"],
         decoded_object(call.body),
         comment_id=call.request_id,
@@ -117,7 +116,7 @@ def add_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAns
 def change_comment(connection: sqlite3.Connection, call: ServiceCall) -> ServiceAnswer:
     """PUT of a comment: 200 with it."""
     changed = kept.change_comment(
-        SqliteInsightRows(connection),
+        SqlInsightRows(connection),
         call.params["insight_id"],
         call.params["comment_id"],
         decoded_object(call.body),
@@ -141,4 +140,4 @@ def add_insight(connection: sqlite3.Connection, insight: Insight, insight_id: st
         status=insight.status,
         last_updated_ms=insight.last_updated_ms,
     )
-    SqliteInsightRows(connection).put([row])
+    SqlInsightRows(connection).put([row])

@@ -9,7 +9,7 @@ from gateway.local_service.errors import Invalid
 
 
 def list_answer(
-    connection: sqlite3.Connection, table: ListTable, call: ServiceCall, *, only: str = "1", params: Params = ()
+    connection: sqlite3.Connection, table: ListTable, call: ServiceCall, *, only: str = "TRUE", params: Params = ()
 ) -> ServiceAnswer:
     """Of the rows for which the SQL condition *only* holds. Raises Invalid."""
     try:

@@ -52,6 +52,7 @@ RECORDS = ListTable(
     expressions={"element_name": "element_name", "timestamp": "bucket_ms"},
     select="kind, granularity, bucket_ms, element_name, filter, value",
     item_of=_item,
+    numbers=("timestamp",),
 )
 
 

@@ -16,7 +16,7 @@ from gateway.common.lists.conventions import envelope, read_request
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
 from gateway.config.loader import load_config
-from gateway.stores.sqlite.insights import open_insights
+from gateway.stores.sql.insights import open_insights
 from gateway.usage.insights.finding import INSIGHT_LIST, Finding
 from gateway.usage.insights.store import InsightStore
 from spool.record import AI_TELEMETRY

@@ -17,7 +17,7 @@ from exporters.pump import BatchLimits
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.stores.sqlite.billing.days import open_billing
+from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.billing.book import BillingBook, BillingSettings

@@ -54,7 +54,7 @@ class MemoryInsightRows:
         return sum(bool(row.cause) is found for row in self._kept.values())
 
     def keep_found(self, most: int) -> None:
-        def worth(row: InsightRow) -> tuple[int, bool, int, int]:
+        def worth(row: InsightRow) -> tuple[bool, bool, int, int]:
             touched = row.status_set_by is not None or bool(self._comments.get(row.insight_id))
             return row.standing, touched, row.last_updated_ms, row.insight_no or 0
 

@@ -90,6 +90,8 @@ def running_server(settings: Sequence[str] = ()) -> Iterator[Server]:
             "-E",
             "UTF8",
             "--no-locale",
+            "--locale-provider=icu",  # it orders texts as people do, so that a column without COLLATE "C" is found
+            "--icu-locale=en",
             "-N",
         ],
         check=True,

@@ -23,16 +23,16 @@ from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.stores.postgres.database import PostgresDatabase
+from gateway.stores.sql.billing.days import open_billing
+from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
-from gateway.stores.sqlite.billing.days import open_billing
-from gateway.stores.sqlite.billing.relayed import open_relayed
+from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.devices import SqliteDevices
-from gateway.stores.sqlite.insights import open_insights
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.sums.home import SqliteSums
-from gateway.stores.sqlite.views import SqliteViews
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -112,7 +112,7 @@ class SqliteHome:
         return await SqlLearntBases.open(self.database)
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
-        return await SqliteViews.open(self.database, now_ms=now_ms)
+        return await SqlViews.open(self.database, now_ms=now_ms)
 
     async def keys(self) -> KeyHome:
         return await SqliteKeys.open(self.database)
@@ -211,6 +211,15 @@ class PostgresHome(MemoryHome):
 
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)
+
+    async def insights(self) -> InsightHome:
+        return await open_insights(self.database)
+
+    async def views(self, now_ms: Callable[[], int]) -> Views:
+        return await SqlViews.open(self.database, now_ms=now_ms)
+
+    async def relayed(self) -> RelayHome:
+        return await open_relayed(self.database)
 
     async def close(self) -> None:
         await super().close()

@@ -1,14 +1,14 @@
-"""Pages of a list that is a SQLite table: filtered, sorted and walked by SQLite, so that a page
-reads about a page of rows.
+"""Pages of a list that is a table: filtered, sorted and walked by the database, so that a page
+reads about a page of rows. The SQL is read alike by SQLite and Postgres.
 """
 
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.common.lists.conventions import MAX_SORT_CHARS, CursorPosition, ListRequest, ListShape, Order, Page
 from gateway.common.lists.keyset import keyset_page
+from gateway.common.storage.sql import Connection
 
 Params = tuple[object, ...]
 _Row = tuple[object, ...]
@@ -33,10 +33,17 @@ class ListTable:
     select: str
     item_of: Callable[[tuple[object, ...]], object]
     """The item that a row of `select` becomes."""
+    numbers: Collection[str] = ()
+    """Sort keys whose expressions are numbers; those of the others are texts."""
 
     def of(self, part: str) -> "ListTable":
         """The same table as a list of its own, below *part*: see `ListShape.of`."""
         return replace(self, shape=self.shape.of(part))
+
+
+# Each engine has its own form of minus infinity; only Postgres takes '1' for 1.
+BELOW_ALL: Final = "CAST(CASE WHEN '1' = 1 THEN '-Infinity' ELSE '-9e999' END AS DOUBLE PRECISION)"
+"""The expression of a number below every other, for an unknown one."""
 
 
 def cut(column: str) -> str:
@@ -45,7 +52,7 @@ def cut(column: str) -> str:
 
 
 def fetch_page(
-    connection: sqlite3.Connection, table: ListTable, request: ListRequest, *, only: str = "1", params: Params = ()
+    connection: Connection, table: ListTable, request: ListRequest, *, only: str = "TRUE", params: Params = ()
 ) -> Page:
     """The page of the rows for which the SQL condition *only* holds. Called inside a transaction:
     it runs several queries.
@@ -70,7 +77,7 @@ def _filtered(table: ListTable, request: ListRequest, where: _Where) -> _Where:
 
 @dataclass(frozen=True)
 class _TableRows:
-    connection: sqlite3.Connection
+    connection: Connection
     table: ListTable
     request: ListRequest
     where: _Where
@@ -85,8 +92,7 @@ class _TableRows:
         table, where = self.table, self.where
         key = table.expressions[self.request.sort.key]
         if beyond is not None:
-            sign = ">" if order == "asc" else "<"
-            where = where.and_(f"({key}, {table.row_id}) {sign} (?, ?)", beyond)
+            where = where.and_(*self._after(order, beyond, key))
         in_order = f"ORDER BY {key} {order}, {table.row_id} {order}"
         # Sorted by place alone first: what is shown of the other rows stays unread.
         shown = f"SELECT {table.row_id} FROM {table.source} WHERE {where.sql} {in_order} LIMIT ?"  # noqa: S608 - own SQL
@@ -95,6 +101,20 @@ class _TableRows:
             (*where.params, most),
         ).fetchall()
 
+    def _after(self, order: Order, beyond: CursorPosition, key: str) -> tuple[str, Params]:
+        """The condition of the rows after *beyond*, whose value may be of the other type: a cursor
+        comes from outside. Numbers are before texts.
+        """
+        if isinstance(beyond.value, str) == self._is_number:
+            are_after = (order == "asc") != self._is_number
+            return ("TRUE" if are_after else "FALSE"), ()
+        sign = ">" if order == "asc" else "<"
+        return f"({key}, {self.table.row_id}) {sign} (?, ?)", beyond
+
+    @property
+    def _is_number(self) -> bool:
+        return self.request.sort.key in self.table.numbers
+
     def is_any(self, order: Order, beyond: CursorPosition) -> bool:
         return bool(self.walk(order, beyond, 1))
 
@@ -102,6 +122,8 @@ class _TableRows:
         value, row_id, *_ = row
         if not isinstance(value, str | int | float) or not isinstance(row_id, int):
             raise TypeError("a list's sort expression gave NULL")
+        if isinstance(value, str) == self._is_number:
+            raise TypeError("a list's sort expression is of another type than it says")
         if isinstance(value, str) and len(value) > MAX_SORT_CHARS:
             raise ValueError("a list sorts by texts that are too long for a cursor")
         return CursorPosition(value, row_id)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from gateway.stores.sql.database import Connection, SqlDatabase, SqlHome, make_tables
+from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.budgets.budget import DAY_MS, Budget, Threshold
 from gateway.usage.budgets.home import Alert, BudgetHome, Delivery, Waiting
 from gateway.usage.sums.figures import money_text

@@ -5,8 +5,9 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
+from gateway.common.storage.sql import Connection, SqlDatabase
 from gateway.fleet.senders.activity import Activity, Refusal, SenderId
-from gateway.stores.sql.database import Connection, SqlDatabase, make_tables
+from gateway.stores.sql.database import make_tables
 
 PART: Final = "senders"
 

@@ -43,6 +43,7 @@ DEVICES: Final = ListTable(
     },
     select=_COLUMNS,
     item_of=lambda row: Device(*row),  # type: ignore[arg-type]  # the columns of _COLUMNS
+    numbers=("first_seen_at", "last_contact_at", "enrolled_at"),
 )
 
 

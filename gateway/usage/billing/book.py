@@ -113,7 +113,7 @@ class BillingBook:
         """The content of the closed days of *month* as it would be dropped now, and whether it is
         all of the day.
         """
-        return [(await self.content(day.hour), bool(day.is_whole)) for day in await self._closed(month)]
+        return [(await self.content(day.hour), day.is_whole) for day in await self._closed(month)]
 
     async def content(self, hour: int) -> DayContent:
         """Of one day, on a snapshot of its own."""

@@ -41,9 +41,9 @@ class Day(NamedTuple):
     dropped_at_ms: int | None
     refused: str | None
     refused_revision: int | None
-    is_wanted: int
-    is_whole: int
-    """0: the day began before counting did."""
+    is_wanted: bool
+    is_whole: bool
+    """False: the day began before counting did."""
 
     @property
     def state(self) -> Literal["due", "dropped", "refused"]:

@@ -23,8 +23,8 @@ class InsightRow(NamedTuple):
     cost_impact: str | None
     status: Status
     last_updated_ms: int
-    standing: int = 0
-    """1 while the latest round that evaluates its cause found it."""
+    standing: bool = False
+    """True while the latest round that evaluates its cause found it."""
     status_set_by: str | None = None
     status_set_at_ms: int | None = None
 

@@ -192,17 +192,17 @@ def _found(row: InsightRow | None, finding: Finding, now_ms: int) -> InsightRow:
         cost_impact=finding.cost_impact,
         status="new",
         last_updated_ms=now_ms,
-        standing=1,
+        standing=True,
     )
     if row is None:
         return new
     updated = row._replace(title=new.title, category=new.category, effort=new.effort, cost_impact=new.cost_impact)
-    status = status_when_found(row.status, was_standing=bool(row.standing))
-    return _moved(row, updated._replace(status=status), now_ms)._replace(standing=1)
+    status = status_when_found(row.status, was_standing=row.standing)
+    return _moved(row, updated._replace(status=status), now_ms)._replace(standing=True)
 
 
 def _gone(row: InsightRow, now_ms: int) -> InsightRow:
-    return _moved(row, row._replace(status=status_when_gone(row.status)), now_ms)._replace(standing=0)
+    return _moved(row, row._replace(status=status_when_gone(row.status)), now_ms)._replace(standing=False)
 
 
 def _moved(before: InsightRow, after: InsightRow, now_ms: int) -> InsightRow:
@@ -224,4 +224,4 @@ def forget_old_settlements(kept: InsightRows, before_ms: int) -> None:
         and row.status_set_at_ms is not None
         and row.status_set_at_ms < before_ms
     ]
-    kept.put([row._replace(standing=0) for row in old])
+    kept.put([row._replace(standing=False) for row in old])

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from gateway.pipeline.delivery.embedded import READ_KEY_FILE
-from gateway.stores.sqlite.insights import SqliteInsightRows
+from gateway.stores.sql.insights import SqlInsightRows
 from gateway.usage.insights.finding import STATUSES
 from gateway.usage.insights.home import InsightRow
 from tests.conformance.service_interface.endpoints import INSIGHT
@@ -94,7 +94,7 @@ async def seed(client: Client) -> list[str]:
             row = InsightRow(
                 f"seed-{n}", n + 1, "seed", f"t{n % 97}", "c", "low", cost, STATUSES[n * 7 % 5], NOW_MS + n // 9
             )
-            SqliteInsightRows(connection).put([row])
+            SqlInsightRows(connection).put([row])
 
     await client.service.database.write(put)
     return [f"seed-{n}" for n in range(ROWS)]

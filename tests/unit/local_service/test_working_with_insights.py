@@ -16,7 +16,7 @@ from gateway.common.storage.database import Database
 from gateway.local_service.routes import ROUTES
 from gateway.local_service.service import DATABASE_NAME, Service
 from gateway.operate.insights import OPERATIONS
-from gateway.stores.sqlite.insights import SqliteInsightRows
+from gateway.stores.sql.insights import SqlInsightRows
 from gateway.usage.insights.finding import STATUSES, Finding
 from gateway.usage.insights.kept import note_findings
 from tests.support.operations import scopes_of
@@ -216,7 +216,7 @@ async def test_a_round_keeps_what_a_person_set_and_brings_back_what_was_gone(cli
     async def found(*models: str) -> dict[str, str]:
         findings = [Finding("no_price", "", model, model, "pricing", "low") for model in models]
         database = client.service.database
-        await database.write(lambda connection: note_findings(SqliteInsightRows(connection), findings, clock()))
+        await database.write(lambda connection: note_findings(SqlInsightRows(connection), findings, clock()))
         return {item["title"]: item["status"] for item in (await client.get(INSIGHTS)).json["insights"]}
 
     assert await found("a", "b", "c") == {"a": "new", "b": "new", "c": "new"}

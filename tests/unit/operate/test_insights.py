@@ -27,7 +27,7 @@ from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.listen import listen, runner_for
-from gateway.stores.sqlite.insights import open_insights
+from gateway.stores.sql.insights import open_insights
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.usage.insights.finding import STATUSES, Finding
 from gateway.usage.insights.store import InsightStore

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores import HOMES, Home, home_of
+from tests.support.stores import SQL_HOMES, Home, home_of
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=SQL_HOMES)
 async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
     async with home_of(request.param, tmp_path / "home") as opened:
         yield opened

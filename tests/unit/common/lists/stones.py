@@ -1,14 +1,22 @@
-"""One small list, in memory and as a table; both are asked the same."""
+"""One small list, in memory and as a table of either engine; all are asked the same."""
 
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from contextlib import closing
+from functools import cache
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
+
+import psycopg
+import pytest
 
 from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.common.lists.memory import page_of
-from gateway.common.lists.table import ListTable, cut, fetch_page
+from gateway.common.lists.table import BELOW_ALL, ListTable, cut, fetch_page
+from gateway.common.storage.sql import Connection
+from gateway.stores.postgres.database import PostgresConnection
+from tests.support.postgres import needs_postgres, shared_server
 
 SHAPE = ListShape(
     root="stones",
@@ -22,12 +30,13 @@ TABLE = ListTable(
     row_id="stone_no",
     expressions={
         "colour": "colour",
-        "cost": "ifnull(CAST(cost AS REAL), -9e999)",
-        "name": cut("ifnull(name, '')"),
-        "size": "ifnull(size, 0)",
+        "cost": f"coalesce(CAST(cost AS DOUBLE PRECISION), {BELOW_ALL})",
+        "name": cut("coalesce(name, '')"),
+        "size": "coalesce(size, 0)",
     },
     select="stone_no",
     item_of=lambda row: row[0],
+    numbers=("cost", "size"),
 )
 
 
@@ -59,17 +68,45 @@ def ask_memory(pairs: Iterable[tuple[str, str]], stones: Sequence[Stone]) -> dic
     return written(envelope(SHAPE, request, page))
 
 
-def ask_table(pairs: Iterable[tuple[str, str]], stones: Sequence[Stone]) -> dict[str, Any]:
-    request = read_request(SHAPE, pairs)
-    connection = sqlite3.connect(":memory:")
-    try:
+def ask_sqlite(pairs: Iterable[tuple[str, str]], stones: Sequence[Stone]) -> dict[str, Any]:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(
             "CREATE TABLE stones (stone_no INTEGER PRIMARY KEY, colour TEXT, size INTEGER, name TEXT, cost TEXT)"
         )
-        connection.executemany("INSERT INTO stones VALUES (?, ?, ?, ?, ?)", stones)
-        return written(envelope(SHAPE, request, fetch_page(connection, TABLE, request)))
-    finally:
-        connection.close()
+        return _ask(connection, pairs, stones)
+
+
+def ask_postgres(pairs: Iterable[tuple[str, str]], stones: Sequence[Stone]) -> dict[str, Any]:
+    connection = _session()
+    connection.execute("TRUNCATE stones")
+    return _ask(PostgresConnection(connection), pairs, stones)
+
+
+@cache
+def _session() -> psycopg.Connection:
+    """Its table goes with it."""
+    connection = psycopg.connect(shared_server().dsn(), autocommit=True)
+    connection.execute(
+        'CREATE TEMP TABLE stones (stone_no BIGINT PRIMARY KEY, colour TEXT COLLATE "C", size BIGINT,'
+        ' name TEXT COLLATE "C", cost TEXT COLLATE "C")'
+    )
+    return connection
+
+
+def _ask(connection: Connection, pairs: Iterable[tuple[str, str]], stones: Sequence[Stone]) -> dict[str, Any]:
+    request = read_request(SHAPE, pairs)
+    connection.executemany("INSERT INTO stones VALUES (?, ?, ?, ?, ?)", stones)
+    return written(envelope(SHAPE, request, fetch_page(connection, TABLE, request)))
+
+
+each_home: Final = pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(ask_memory, id="memory"),
+        pytest.param(ask_sqlite, id="sqlite"),
+        pytest.param(ask_postgres, id="postgres", marks=needs_postgres),
+    ],
+)
 
 
 def written(body: dict[str, object]) -> dict[str, Any]:

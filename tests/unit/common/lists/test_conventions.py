@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.common.lists.conventions import BadListRequest, ListRequest, ListShape, Page, Sort, envelope, read_request
 from gateway.common.lists.cursor import MAX_CHARS, NotACursor, opened, sealed
-from tests.unit.common.lists.stones import SHAPE, Ask, Stone, ask_memory, ask_table, pairs_of
+from tests.unit.common.lists.stones import SHAPE, Ask, Stone, ask_memory, each_home, pairs_of
 
 ROWS = [Stone(n, ("red", "green", "blue")[n % 3], n % 5, f"stone {n % 7}", f"{n % 4}.5") for n in range(1, 24)]
 NAME = SHAPE.full_name
-both = pytest.mark.parametrize("ask", [ask_memory, ask_table], ids=["memory", "table"])
 
 
 def first(query: str = "limit=5", name: str = "next_cursor") -> str:
@@ -28,7 +27,7 @@ def forged(*content: object) -> str:
     return sealed(NAME, content)
 
 
-@both
+@each_home
 def test_an_empty_list_has_every_key_of_the_envelope(ask: Ask) -> None:
     assert ask([], []) == {
         "stones": [],
@@ -59,7 +58,7 @@ def test_a_list_without_filters_has_no_filtering_key() -> None:
     assert set(body) == {"stones", "pagination", "sorting"}
 
 
-@both
+@each_home
 def test_a_repeated_filter_selects_several_values_and_is_shown_as_current(ask: Ask) -> None:
     body = ask(pairs_of("colour=red&colour=blue&colour=red&limit=100"), ROWS)
     assert body["filtering"]["current"] == {"colour": ["red", "blue"]}
@@ -231,6 +230,17 @@ def test_a_forged_cursor_is_looked_at_like_any_parameter(index: int, content: ob
         read_request(SHAPE, [("cursor", forged(*SOUND[:index], content, *SOUND[index + 1 :]))])
 
 
+@each_home
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize(("key", "value"), [("size", "x"), ("size", ""), ("cost", "1"), ("name", 7), ("colour", -0.5)])
+def test_numbers_are_before_texts_where_a_forged_cursor_has_the_other_type(
+    ask: Ask, key: str, value: object, order: str
+) -> None:
+    for backwards in (False, True):
+        query = [("cursor", forged(key, order, 3, {}, value, 2, backwards))]
+        assert ask(query, ROWS) == ask_memory(query, ROWS)
+
+
 @pytest.mark.parametrize("content", [b"", b"[" * 3000, b"null", b"{}", b"[]", b"\xff", b"[1,2", b"9" * 4400])
 def test_a_forged_cursor_that_is_no_sound_json_is_refused(content: bytes) -> None:
     check = blake2b(NAME.encode() + b"\0" + content, digest_size=8, person=b"list cursor 1").digest()
@@ -257,7 +267,7 @@ PLAUSIBLE = st.tuples(
 )
 
 
-@both
+@each_home
 @settings(max_examples=150, deadline=None)
 @given(content=PLAUSIBLE | JSON)
 def test_any_forged_cursor_is_a_page_or_a_bad_request(ask: Ask, content: object) -> None:

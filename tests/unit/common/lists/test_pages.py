@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.common.lists.stones import Ask, Stone, ask_memory, ask_table, pairs_of
-
-both = pytest.mark.parametrize("ask", [ask_memory, ask_table], ids=["memory", "table"])
+from tests.unit.common.lists.stones import Ask, Stone, each_home, pairs_of
 
 LONG = "x" * 255
 NAMES = st.sampled_from(
@@ -97,7 +95,7 @@ def check(model: Model, body: dict[str, Any], where: Where | None) -> dict[str, 
     return found
 
 
-@both
+@each_home
 @settings(max_examples=250, deadline=None)
 @given(
     rows=st.lists(STONES, max_size=14),
@@ -132,7 +130,7 @@ def test_every_page_equals_that_of_a_plain_model_whatever_changes_between(
                 leads = check(model, body, where)
 
 
-@both
+@each_home
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("key", ["colour", "cost", "name", "size"])
 def test_walking_on_and_back_shows_every_row_once_in_order(ask: Ask, key: str, order: str) -> None:
@@ -154,7 +152,7 @@ def walk(ask: Callable[..., dict[str, Any]], stones: list[Stone], query: str, le
     return pages
 
 
-@both
+@each_home
 def test_when_the_rest_went_meanwhile_the_page_is_empty_and_leads_back(ask: Ask) -> None:
     stones = [Stone(n, size=n) for n in range(1, 7)]
     cursor = ask(pairs_of("limit=3"), stones)["pagination"]["cursor"]["next_cursor"]

@@ -31,7 +31,7 @@ from gateway.local_service.misbehave import Misbehave
 from gateway.observability.metrics import relay_metric
 from gateway.operate.site import delivery
 from gateway.operate.site.verdict import faults_of
-from gateway.stores.sqlite.billing import relayed
+from gateway.stores.sql.billing import relayed
 from gateway.usage.billing import relay
 from tests.support.billing_lane import CONNECTION, homes_in, lane_to
 from tests.support.commands import run_telemetry_gateway

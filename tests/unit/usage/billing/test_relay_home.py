@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.common.lists.conventions import read_request
-from gateway.stores.sqlite.billing import relayed
+from gateway.stores.sql.billing import relayed
 from gateway.usage.billing import relay_home
 from gateway.usage.billing.relay_home import (
     KNOWN_MS,

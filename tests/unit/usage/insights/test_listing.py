@@ -9,7 +9,7 @@ import pytest
 from gateway.common.lists.conventions import CursorPosition, Position, read_request
 from gateway.common.lists.table import fetch_page
 from gateway.common.storage.database import scripts_of
-from gateway.stores.sqlite.insights import INSIGHTS, SqliteInsightRows
+from gateway.stores.sql.insights import INSIGHTS, SqlInsightRows
 from gateway.usage.insights.home import InsightRow
 
 ROWS = 2_000
@@ -22,7 +22,7 @@ def connection() -> Iterator[sqlite3.Connection]:
         opened.executescript(script)
     for n in range(ROWS):
         status = ("new", "on_hold", "ignored")[n % 3]
-        SqliteInsightRows(opened).put([InsightRow(str(n), None, "x", f"t{n}", "c", "low", None, status, n // 5)])  # type: ignore[arg-type]  # a status
+        SqlInsightRows(opened).put([InsightRow(str(n), None, "x", f"t{n}", "c", "low", None, status, n // 5)])  # type: ignore[arg-type]  # a status
     yield opened
     opened.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.common.storage.database import Database, scripts_of
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.stores.sqlite.insights import open_insights
+from gateway.stores.sql.insights import open_insights
 from gateway.usage.insights.store import InsightStore
 from tests.support.spool_rig import Clock
 from tests.unit.usage.insights.test_store import finding, listed, set_status, statuses

@@ -1,39 +1,39 @@
 -- Budgets and their alerts. Never edited once released: a change is a new file.
 
 CREATE TABLE budgets (
-    budget_id     TEXT PRIMARY KEY,
+    budget_id     TEXT COLLATE "C" PRIMARY KEY,
     budget_no     BIGINT NOT NULL UNIQUE, -- in the order in which they were made
-    name          TEXT   NOT NULL UNIQUE,
-    amount        TEXT   NOT NULL,  -- decimal string
-    currency      TEXT   NOT NULL,
-    period        TEXT   NOT NULL,
-    filter        TEXT   NOT NULL,  -- JSON: dimension -> names, null for an unknown one
-    thresholds    TEXT   NOT NULL,  -- JSON: [of, percent]
+    name          TEXT   COLLATE "C" NOT NULL UNIQUE,
+    amount        TEXT   COLLATE "C" NOT NULL,  -- decimal string
+    currency      TEXT   COLLATE "C" NOT NULL,
+    period        TEXT   COLLATE "C" NOT NULL,
+    filter        TEXT   COLLATE "C" NOT NULL,  -- JSON: dimension -> names, null for an unknown one
+    thresholds    TEXT   COLLATE "C" NOT NULL,  -- JSON: [of, percent]
     stop_at       BIGINT,           -- percent; NULL: never
-    webhook       TEXT,             -- name in the configuration; NULL: the one of all budgets
+    webhook       TEXT COLLATE "C",             -- name in the configuration; NULL: the one of all budgets
     created_at_ms BIGINT NOT NULL,
-    created_by    TEXT   NOT NULL,
+    created_by    TEXT   COLLATE "C" NOT NULL,
     updated_at_ms BIGINT NOT NULL,
-    updated_by    TEXT   NOT NULL
+    updated_by    TEXT   COLLATE "C" NOT NULL
 );
 
 CREATE TABLE budget_alerts (
     alert_no    BIGINT  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    alert_id    TEXT    NOT NULL UNIQUE,
-    budget_id   TEXT    NOT NULL REFERENCES budgets ON DELETE CASCADE,
-    measure     TEXT    NOT NULL, -- 'actual' or 'forecast'
+    alert_id    TEXT    COLLATE "C" NOT NULL UNIQUE,
+    budget_id   TEXT    COLLATE "C" NOT NULL REFERENCES budgets ON DELETE CASCADE,
+    measure     TEXT    COLLATE "C" NOT NULL, -- 'actual' or 'forecast'
     percent     BIGINT  NOT NULL,
-    period      TEXT    NOT NULL,
+    period      TEXT    COLLATE "C" NOT NULL,
     first_day   BIGINT  NOT NULL, -- since 1970, UTC
     end_day     BIGINT  NOT NULL,
     at_ms       BIGINT  NOT NULL,
-    amount      TEXT    NOT NULL, -- this and the next three: as they were then
-    currency    TEXT    NOT NULL,
-    spent       TEXT    NOT NULL,
-    forecast    TEXT,             -- NULL: none was made
+    amount      TEXT    COLLATE "C" NOT NULL, -- this and the next three: as they were then
+    currency    TEXT    COLLATE "C" NOT NULL,
+    spent       TEXT    COLLATE "C" NOT NULL,
+    forecast    TEXT COLLATE "C",             -- NULL: none was made
     is_rearmed  BOOLEAN NOT NULL DEFAULT FALSE, -- a change of the budget un-crossed it: it may be crossed again
-    webhook     TEXT,             -- name in the configuration, '' for the one of all budgets; NULL: none is called
-    delivery    TEXT    NOT NULL CHECK (delivery IN ('none', 'pending', 'delivered', 'failed')),
+    webhook     TEXT COLLATE "C",             -- name in the configuration, '' for the one of all budgets; NULL: none is called
+    delivery    TEXT    COLLATE "C" NOT NULL CHECK (delivery IN ('none', 'pending', 'delivered', 'failed')),
     attempts    BIGINT  NOT NULL DEFAULT 0,
     ended_at_ms BIGINT,           -- when it was delivered, or given up
     body        BYTEA             -- what is posted, on every try the same; NULL once that ended

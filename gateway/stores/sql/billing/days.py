@@ -1,42 +1,40 @@
-"""`BillingHome` in control.db."""
+"""`BillingHome` in a database."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from gateway.common.storage.database import Database
-from gateway.stores.sql.database import SqlHome
-from gateway.stores.sqlite.billing.tables import make_billing_tables
+from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.billing.home import BillingHome, Day, Part, Summary
 
 _DUE = (
-    "FROM usage_days usage LEFT JOIN billing_days day ON day.target = :target AND day.hour = usage.hour"
-    " WHERE usage.hour <= :last AND (day.hour IS NOT NULL OR usage.hour >= (SELECT max(from_hour, counted_from)"
-    " FROM billing_targets, usage_rollup_state WHERE target = :target))"
+    "FROM usage_days AS usage LEFT JOIN billing_days AS day ON day.target = ? AND day.hour = usage.hour"
+    " WHERE usage.hour <= ? AND (day.hour IS NOT NULL OR usage.hour >= (SELECT CASE WHEN from_hour > counted_from"
+    " THEN from_hour ELSE counted_from END FROM billing_targets, usage_rollup_state WHERE target = ?))"
     " AND (day.hour IS NULL OR day.is_wanted OR (day.seen_revision <> usage.revision"
-    " AND day.refused_revision IS NOT usage.revision))"
+    " AND (day.refused_revision IS NULL OR day.refused_revision <> usage.revision)))"
 )
 
 
-async def open_billing(database: Database) -> BillingHome:
+async def open_billing(database: SqlDatabase[Connection]) -> BillingHome:
     """The drops by day in *database*; missing tables are created. Raises DatabaseUnavailable."""
-    await make_billing_tables(database)
-    return SqlHome(database, SqliteBillingRows)
+    await make_tables(database, "billing")
+    return SqlHome(database, SqlBillingRows)
 
 
-class SqliteBillingRows:
+class SqlBillingRows:
     """`BillingRows` in the caller's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def begin(self, target: str, *, from_hour: int, is_stated: bool, gateway_id: str) -> None:
         self._connection.execute(
-            "INSERT INTO billing_targets (target, from_hour, source) VALUES (?1, ?2, ?4)"
-            " ON CONFLICT DO UPDATE SET from_hour = iif(?3, excluded.from_hour, from_hour)",
-            (target, from_hour, is_stated, gateway_id),
+            "INSERT INTO billing_targets (target, from_hour, source) VALUES (?, ?, ?) ON CONFLICT (target) DO UPDATE"
+            " SET from_hour = CASE WHEN ? THEN excluded.from_hour ELSE billing_targets.from_hour END",
+            (target, from_hour, gateway_id, is_stated),
         )
 
     def source_of(self, target: str) -> str:
@@ -46,7 +44,7 @@ class SqliteBillingRows:
     def due_day(self, target: str, last_hour: int) -> int | None:
         row = self._connection.execute(
             f"SELECT usage.hour {_DUE} ORDER BY usage.hour LIMIT 1",
-            {"target": target, "last": last_hour},
+            (target, last_hour, target),
         ).fetchone()
         return None if row is None else int(row[0])
 
@@ -75,7 +73,7 @@ class SqliteBillingRows:
         self._connection.execute("DELETE FROM billing_parts WHERE target = ?", (target,))
         self._connection.executemany(
             "INSERT INTO billing_parts (target, part, batch_id, hour, usage_revision, manifest, body, frozen_at, generation,"
-            " attempts, is_taken) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)",
+            " attempts, is_taken) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, FALSE)",
             [
                 (target, part, batch_id, hour, revision, orjson.dumps(manifest).decode(), body, frozen_at)
                 for part, (batch_id, body) in enumerate(requests, 1)
@@ -98,21 +96,23 @@ class SqliteBillingRows:
 
     def take(self, target: str, batch_id: str, *, now_ms: int) -> dict[str, Any] | None:
         self._connection.execute(
-            "UPDATE billing_parts SET is_taken = 1 WHERE target = ? AND batch_id = ?", (target, batch_id)
+            "UPDATE billing_parts SET is_taken = TRUE WHERE target = ? AND batch_id = ?", (target, batch_id)
         )
         row = self._connection.execute(
-            "SELECT hour, usage_revision, manifest, min(is_taken) FROM billing_parts WHERE target = ?", (target,)
+            "SELECT hour, usage_revision, manifest FROM billing_parts WHERE target = ?"
+            " AND NOT EXISTS (SELECT 1 FROM billing_parts WHERE target = ? AND NOT is_taken) LIMIT 1",
+            (target, target),
         ).fetchone()
-        hour, revision, manifest_text, is_whole = row
-        if not is_whole:
+        if row is None:
             return None
+        hour, revision, manifest_text = row
         manifest: dict[str, Any] = orjson.loads(manifest_text)
         self._connection.execute(
             "INSERT INTO billing_days (target, hour, seen_revision, content, row_count, costs, calls_without_cost,"
-            " dropped_at_ms, is_wanted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
+            " dropped_at_ms, is_wanted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (target, hour) DO UPDATE SET"
             " seen_revision = excluded.seen_revision, content = excluded.content, row_count = excluded.row_count,"
             " costs = excluded.costs, calls_without_cost = excluded.calls_without_cost,"
-            " dropped_at_ms = excluded.dropped_at_ms, refused = NULL, refused_revision = NULL, is_wanted = 0",
+            " dropped_at_ms = excluded.dropped_at_ms, refused = NULL, refused_revision = NULL, is_wanted = FALSE",
             (target, hour, revision, manifest["revision"], manifest["row_count"], orjson.dumps(manifest["costs"]).decode(),
              manifest["calls_without_cost"], now_ms),
         )  # fmt: skip
@@ -126,7 +126,7 @@ class SqliteBillingRows:
         )
         if all_parts:
             self._connection.execute(
-                "UPDATE billing_parts SET is_taken = 0, generation = generation + 1 WHERE target = ? AND is_taken",
+                "UPDATE billing_parts SET is_taken = FALSE, generation = generation + 1 WHERE target = ? AND is_taken",
                 (target,),
             )
 
@@ -136,33 +136,34 @@ class SqliteBillingRows:
     def refuse(self, target: str, why: str) -> None:
         self._connection.execute(
             "INSERT INTO billing_days (target, hour, seen_revision, refused, refused_revision, is_wanted)"
-            " SELECT target, hour, 0, ?, usage_revision, 0 FROM billing_parts WHERE target = ? LIMIT 1"
-            " ON CONFLICT DO UPDATE SET refused = excluded.refused, refused_revision = excluded.refused_revision,"
-            " is_wanted = 0",
+            " SELECT target, hour, 0, ?, usage_revision, FALSE FROM billing_parts WHERE target = ? LIMIT 1"
+            " ON CONFLICT (target, hour) DO UPDATE SET refused = excluded.refused, refused_revision = excluded.refused_revision,"
+            " is_wanted = FALSE",
             (why, target),
         )
         self.discard(target)
 
     def want(self, target: str, hours: Sequence[int]) -> None:
         self._connection.executemany(
-            "INSERT INTO billing_days (target, hour, seen_revision, is_wanted) VALUES (?, ?, 0, 1)"
-            " ON CONFLICT DO UPDATE SET is_wanted = 1",
+            "INSERT INTO billing_days (target, hour, seen_revision, is_wanted) VALUES (?, ?, 0, TRUE)"
+            " ON CONFLICT (target, hour) DO UPDATE SET is_wanted = TRUE",
             [(target, hour) for hour in hours],
         )
 
     def days(self, target: str, first_hour: int, end_hour: int) -> list[Day]:
         rows = self._connection.execute(
-            "SELECT usage.hour, usage.revision, ifnull(seen_revision, 0), content, row_count, costs, calls_without_cost,"
-            " dropped_at_ms, refused, refused_revision, ifnull(is_wanted, 0), usage.hour >= counted_from"
-            " FROM usage_rollup_state, usage_days usage"
-            " LEFT JOIN billing_days day ON day.target = ? AND day.hour = usage.hour"
+            "SELECT usage.hour, usage.revision, coalesce(seen_revision, 0), content, row_count, costs, calls_without_cost,"
+            " dropped_at_ms, refused, refused_revision, coalesce(is_wanted, FALSE),"
+            " coalesce(usage.hour >= counted_from, FALSE) FROM usage_rollup_state CROSS JOIN usage_days AS usage"
+            " LEFT JOIN billing_days AS day ON day.target = ? AND day.hour = usage.hour"
             " WHERE usage.hour >= ? AND usage.hour < ? ORDER BY usage.hour",
             (target, first_hour, end_hour),
         )
-        return [Day._make(row) for row in rows]
+        days = map(Day._make, rows)
+        return [day._replace(is_wanted=bool(day.is_wanted), is_whole=bool(day.is_whole)) for day in days]
 
     def summary(self, target: str, last_hour: int) -> Summary:
-        (due,) = self._connection.execute(f"SELECT count(*) {_DUE}", {"target": target, "last": last_hour}).fetchone()
+        (due,) = self._connection.execute(f"SELECT count(*) {_DUE}", (target, last_hour, target)).fetchone()
         refused, dropped, last_ms = self._connection.execute(
             "SELECT count(*) FILTER (WHERE refused IS NOT NULL), count(*) FILTER (WHERE content IS NOT NULL),"
             " max(dropped_at_ms) FROM billing_days WHERE target = ?",

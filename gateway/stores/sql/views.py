@@ -1,7 +1,6 @@
-"""`Views` in control.db."""
+"""`Views` in a database."""
 
 import secrets
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,8 @@ from typing import Any, Final, Self
 from gateway.common.contract.errors import NameInUse, NotFound, TooManyKept
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.database import Database, scripts_of
+from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.stores.sql.database import make_tables
 from gateway.usage.sums.saved_filter import filter_of, filter_text, without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, VIEW_LIST, checked, typed
@@ -32,15 +32,16 @@ _TABLE: Final = ListTable(
     expressions={"created_at": "created_at_ms", "name": "name", "updated_at": "updated_at_ms"},
     select=_ALL,
     item_of=lambda row: view_item(_view(row)),
+    numbers=("created_at", "updated_at"),
 )
 
 
-class SqliteViews:
-    """Open with `SqliteViews.open`."""
+class SqlViews:
+    """Open with `SqlViews.open`."""
 
     def __init__(
         self,
-        database: Database,
+        database: SqlDatabase[Connection],
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
@@ -49,9 +50,9 @@ class SqliteViews:
         self._random_bytes = random_bytes
 
     @classmethod
-    async def open(cls, database: Database, *, now_ms: Callable[[], int]) -> Self:
+    async def open(cls, database: SqlDatabase[Connection], *, now_ms: Callable[[], int]) -> Self:
         """The views in *database*; missing tables are created."""
-        await database.migrate("views", scripts_of("gateway.stores.sqlite.migrations.views"))
+        await make_tables(database, "views")
         return cls(database, now_ms)
 
     async def page(self, request: ListRequest) -> Page:
@@ -82,14 +83,14 @@ def _view(row: Sequence[Any]) -> View:
     return View(**{**fields, **decoded})
 
 
-def _find(connection: sqlite3.Connection, view_id: str) -> View:
+def _find(connection: Connection, view_id: str) -> View:
     row = connection.execute(f"SELECT {_ALL} FROM views WHERE view_id = ?", (view_id,)).fetchone()  # noqa: S608 - own SQL
     if row is None:
         raise NotFound(NO_SUCH_VIEW)
     return _view(row)
 
 
-def _create(connection: sqlite3.Connection, fields: Mapping[str, Any], *, view_id: str, by: str, now_ms: int) -> View:
+def _create(connection: Connection, fields: Mapping[str, Any], *, view_id: str, by: str, now_ms: int) -> View:
     held, last = connection.execute("SELECT count(*), coalesce(max(view_no), 0) FROM views").fetchone()
     if held >= MAX_VIEWS:
         raise TooManyKept(TOO_MANY)
@@ -97,12 +98,12 @@ def _create(connection: sqlite3.Connection, fields: Mapping[str, Any], *, view_i
     return _put(connection, View(view_id=view_id, view_no=last + 1, **typed(fields), **who))
 
 
-def _change(connection: sqlite3.Connection, view_id: str, fields: Mapping[str, Any], *, by: str, now_ms: int) -> View:
+def _change(connection: Connection, view_id: str, fields: Mapping[str, Any], *, by: str, now_ms: int) -> View:
     changed = replace(_find(connection, view_id), **typed(fields), updated_at_ms=now_ms, updated_by=by)
     return _put(connection, changed)
 
 
-def _put(connection: sqlite3.Connection, view: View) -> View:
+def _put(connection: Connection, view: View) -> View:
     """Store *view*, in place of the one with its id if there is one."""
     checked(view)
     if connection.execute("SELECT 1 FROM views WHERE name = ? AND view_id <> ?", (view.name, view.view_id)).fetchone():
@@ -112,12 +113,12 @@ def _put(connection: sqlite3.Connection, view: View) -> View:
     return view
 
 
-def _delete(connection: sqlite3.Connection, view_id: str) -> None:
+def _delete(connection: Connection, view_id: str) -> None:
     if not connection.execute("DELETE FROM views WHERE view_id = ?", (view_id,)).rowcount:
         raise NotFound(NO_SUCH_VIEW)
 
 
-def _forget_users(connection: sqlite3.Connection, users: Collection[str], *, dry_run: bool) -> int:
+def _forget_users(connection: Connection, users: Collection[str], *, dry_run: bool) -> int:
     rows = connection.execute(f"SELECT {_ALL} FROM views")  # noqa: S608 - own SQL
     named = without_users(map(_view, rows), users)
     for view, left in () if dry_run else named:

@@ -1,14 +1,13 @@
-"""`InsightHome` in control.db, and the same tables in the local service's file."""
+"""`InsightHome` in a database, and the same tables in the local service's file."""
 
-import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from gateway.common.lists.conventions import ListRequest, Page
-from gateway.common.lists.table import ListTable, cut, fetch_page
-from gateway.common.storage.database import Database, scripts_of
-from gateway.stores.sql.database import SqlHome
+from gateway.common.lists.table import BELOW_ALL, ListTable, cut, fetch_page
+from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.stores.sql.database import SqlHome, make_tables
+from gateway.stores.sql.one_of import one_of
 from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
 from gateway.usage.insights.home import CommentRow, InsightHome, InsightRow, StatusRow
 from gateway.usage.insights.kept import comment_item, insight_item
@@ -16,42 +15,44 @@ from gateway.usage.insights.kept import comment_item, insight_item
 # Order of eviction: gone before standing, untouched before edited, then by the oldest update.
 _UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"
 _FORGET = (
-    "DELETE FROM insights WHERE insight_id IN (SELECT insight_id FROM insights WHERE cause <> ''"  # noqa: S608 - own SQL
-    f" ORDER BY standing DESC, {_UNTOUCHED}, last_updated_ms DESC, insight_no DESC LIMIT -1 OFFSET ?)"
+    "DELETE FROM insights WHERE cause <> '' AND insight_id NOT IN (SELECT insight_id FROM insights WHERE cause <> ''"  # noqa: S608 - own SQL
+    f" ORDER BY standing DESC, {_UNTOUCHED}, last_updated_ms DESC, insight_no DESC LIMIT ?)"
 )
 
+PART: Final = "insights"
 _COLUMNS = ", ".join(InsightRow._fields)
 _COMMENT_COLUMNS = ", ".join(CommentRow._fields)
 _PUT = (
     f"INSERT INTO insights ({_COLUMNS})"  # noqa: S608 - own SQL
-    " VALUES (?1, coalesce(?2, (SELECT coalesce(max(insight_no), 0) + 1 FROM insights)), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+    " VALUES (?, coalesce(?, (SELECT coalesce(max(insight_no), 0) + 1 FROM insights)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (insight_id) DO UPDATE SET title = excluded.title, category = excluded.category, effort = excluded.effort,"
     " cost_impact = excluded.cost_impact, status = excluded.status, last_updated_ms = excluded.last_updated_ms,"
     " standing = excluded.standing, status_set_by = excluded.status_set_by, status_set_at_ms = excluded.status_set_at_ms"
 )
 
 
-async def open_insights(database: Database) -> InsightHome:
+async def open_insights(database: SqlDatabase[Connection]) -> InsightHome:
     """The insights in *database*; missing tables are created. Raises DatabaseUnavailable."""
-    await make_insight_tables(database)
-    return SqlHome(database, SqliteInsightRows)
+    await make_tables(database, PART)
+    return SqlHome(database, SqlInsightRows)
 
 
-class SqliteInsightRows:
+class SqlInsightRows:
     """`InsightRows` in the caller's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def every(self) -> list[InsightRow]:
-        return [InsightRow(*row) for row in self._connection.execute(f"SELECT {_COLUMNS} FROM insights")]  # noqa: S608 - own SQL
+        return [_row(each) for each in self._connection.execute(f"SELECT {_COLUMNS} FROM insights")]  # noqa: S608 - own SQL
 
     def find(self, insight_id: str) -> InsightRow | None:
         return self.of([insight_id]).get(insight_id)
 
     def of(self, insight_ids: Sequence[str]) -> dict[str, InsightRow]:
-        query = f"SELECT {_COLUMNS} FROM insights WHERE insight_id IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
-        return {row[0]: InsightRow(*row) for row in self._connection.execute(query, (json.dumps(insight_ids),))}
+        listed, parameters = one_of(self._connection, insight_ids, "TEXT")
+        query = f"SELECT {_COLUMNS} FROM insights WHERE insight_id IN {listed}"  # noqa: S608 - own SQL
+        return {each[0]: _row(each) for each in self._connection.execute(query, parameters)}
 
     def standing(self) -> set[str]:
         found = self._connection.execute("SELECT insight_id FROM insights WHERE standing")
@@ -110,9 +111,9 @@ class SqliteInsightRows:
         return fetch_page(self._connection, comments_list(insight_id), request, only=OF_INSIGHT, params=(insight_id,))
 
 
-async def make_insight_tables(database: Database) -> None:
-    """Raises DatabaseUnavailable."""
-    await database.migrate("insights", scripts_of("gateway.stores.sqlite.migrations.insights"))
+def _row(columns: Sequence[Any]) -> InsightRow:
+    row = InsightRow(*columns)
+    return row._replace(standing=bool(row.standing))
 
 
 # ---- lists
@@ -132,8 +133,7 @@ INSIGHTS: Final = ListTable(
     row_id="insight_no",
     expressions={
         "category": "category",
-        # An unknown cost sorts below every other.
-        "cost_impact": "ifnull(CAST(cost_impact AS REAL), -9e999)",
+        "cost_impact": f"coalesce(CAST(cost_impact AS DOUBLE PRECISION), {BELOW_ALL})",
         "effort": "effort",
         "last_updated": "last_updated_ms",
         "status": "status",
@@ -141,6 +141,7 @@ INSIGHTS: Final = ListTable(
     },
     select=", ".join(InsightRow._fields),
     item_of=_insight,
+    numbers=("cost_impact", "last_updated"),
 )
 
 _COMMENTS: Final = ListTable(
@@ -150,6 +151,7 @@ _COMMENTS: Final = ListTable(
     expressions={"created_at": "created_at_ms"},
     select=", ".join(CommentRow._fields),
     item_of=_comment,
+    numbers=("created_at",),
 )
 
 OF_INSIGHT: Final = "insight_id = ?"

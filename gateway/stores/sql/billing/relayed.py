@@ -1,14 +1,12 @@
-"""`RelayHome` in control.db."""
+"""`RelayHome` in a database."""
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.database import Database
-from gateway.stores.sql.database import SqlHome
-from gateway.stores.sqlite.billing.tables import make_billing_tables
+from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.billing.relay_home import (
     KNOWN_MS,
     MAX_REFUSED_BYTES,
@@ -36,19 +34,20 @@ _TABLE: Final = ListTable(
     expressions={"accepted_at": "accepted_at_ms", "connection": "connection", "state": "state"},
     select=", ".join(RelayedRow._fields),
     item_of=_item,
+    numbers=("accepted_at",),
 )
 
 
-async def open_relayed(database: Database) -> RelayHome:
+async def open_relayed(database: SqlDatabase[Connection]) -> RelayHome:
     """The relayed drops in *database*; missing tables are created. Raises DatabaseUnavailable."""
-    await make_billing_tables(database)
-    return SqlHome(database, SqliteRelayRows)
+    await make_tables(database, "billing")
+    return SqlHome(database, SqlRelayRows)
 
 
-class SqliteRelayRows:
+class SqlRelayRows:
     """`RelayRows` in the caller's transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def keep(self, new: NewDrop, now_ms: int) -> Kept:
@@ -62,7 +61,7 @@ class SqliteRelayRows:
         if known is not None:
             return Kept("duplicate", known[0]) if known[1] == new.content else Kept("reused")
         (used_bytes,) = self._connection.execute(
-            "SELECT ifnull(sum(n_bytes), 0) FROM billing_relayed WHERE state IN ('waiting', 'sent')"
+            "SELECT coalesce(CAST(sum(n_bytes) AS BIGINT), 0) FROM billing_relayed WHERE state IN ('waiting', 'sent')"
         ).fetchone()
         if used_bytes + len(new.body) > MAX_WAITING_BYTES:
             return Kept("full")
@@ -106,10 +105,10 @@ class SqliteRelayRows:
             self._connection.execute("UPDATE billing_relayed SET state = 'sent' WHERE drop_id = ?", (drop_id,))
             return
         self._connection.execute(
-            "UPDATE billing_relayed SET state = 'delivered', body = NULL, ended_at_ms = ?2 WHERE drop_id = ?1"
+            "UPDATE billing_relayed SET state = 'delivered', body = NULL, ended_at_ms = ? WHERE drop_id = ?"
             " OR (state = 'sent' AND (connection, source_day, division)"
-            " = (SELECT connection, source_day, division FROM billing_relayed WHERE drop_id = ?1))",
-            (drop_id, now_ms),
+            " = (SELECT connection, source_day, division FROM billing_relayed WHERE drop_id = ?))",
+            (now_ms, drop_id, drop_id),
         )
 
     def give_back(self, drop_id: str, *, answered: bool, all_parts: bool) -> None:
@@ -133,7 +132,7 @@ class SqliteRelayRows:
         return self._connection.execute(
             "UPDATE billing_relayed SET state = 'expired', body = NULL, ended_at_ms = ? WHERE drop_no IN (SELECT drop_no FROM"
             " (SELECT drop_no, sum(n_bytes) OVER (ORDER BY ended_at_ms DESC, drop_no DESC) AS held FROM billing_relayed"
-            " WHERE state = 'refused') WHERE held > ?)",
+            " WHERE state = 'refused') AS refused WHERE held > ?)",
             (now_ms, MAX_REFUSED_BYTES),
         ).rowcount
 
@@ -154,7 +153,8 @@ class SqliteRelayRows:
 
     def queues(self) -> Sequence[Queue]:
         rows = self._connection.execute(
-            "SELECT connection, sum(state <> 'refused'), sum(iif(state <> 'refused', n_bytes, 0)), sum(state = 'refused')"
+            "SELECT connection, count(*) FILTER (WHERE state <> 'refused'),"
+            " coalesce(CAST(sum(n_bytes) FILTER (WHERE state <> 'refused') AS BIGINT), 0), count(*) FILTER (WHERE state = 'refused')"
             " FROM billing_relayed WHERE state IN ('waiting', 'sent', 'refused') GROUP BY connection ORDER BY connection"
         )
         return [Queue._make(row) for row in rows]
