@@ -30,7 +30,7 @@ from gateway.pipeline.parsing.worker_client import WorkerClient
 from gateway.pipeline.settle import HeldFrom, Settler
 from gateway.products.catalogue import sources_with
 from gateway.rules.context import Context, Machines, UserPolicy
-from gateway.usage.events.events import EventRules
+from gateway.usage.events.checks import EventRules
 from gateway.usage.events.intake import Metering
 from gateway.usage.pricing.prices import Prices
 from spool.settings import SpoolSettings

@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from gateway.common.contract.errors import BadPayload, NotFound
+from gateway.common.contract.event_form import OWN_FORM, EventForm
 from gateway.common.contract.intake import Receipt, Sender, TakenTogether
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.parsed_payload import Reported
@@ -81,9 +82,11 @@ class GatewayIntake:
         blocked = blocked_records(parsed.calls.records, body, rejected[known:])
         return receipt._replace(rejected=(*rejected[:known], *blocked))
 
-    async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
+    async def events(
+        self, body: bytes, *, sender: Sender, form: EventForm = OWN_FORM, are_metered: bool = True
+    ) -> Receipt:
         self._spool.admit(len(body))
-        receipt = await self._metering.events(body, sender, are_metered=are_metered)
+        receipt = await self._metering.events(body, sender, form=form, are_metered=are_metered)
         return receipt.noted("usage_events", len(body))
 
     async def unit_cost(self, target: Target | None, body: bytes, *, sender: Sender) -> Receipt:

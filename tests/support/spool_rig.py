@@ -15,7 +15,7 @@ import orjson
 from gateway.pipeline.settle import Settler
 from gateway.rules.call import Call
 from gateway.rules.record import record_json
-from gateway.usage.events.events import EventRules
+from gateway.usage.events.checks import EventRules
 from gateway.usage.events.intake import Metering
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.settings import SpoolSettings

@@ -15,7 +15,8 @@ from gateway.common.operations import rfc3339
 from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
 from gateway.read.limits import ParseLimits
 from gateway.rules.context import Context
-from gateway.usage.events.events import EventRules, decode_events
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import decode_events
 from gateway.usage.events.intake import MAX_EVENTS_BYTES
 from gateway.usage.events.unit_cost import BadUnitCost, read_records
 from gateway.usage.pricing.prices import Prices

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from gateway.common.contract.event_form import OWN_FORM, EventForm
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.parsed_payload import Sent
 from gateway.common.contract.scopes import Allowed, Grant, decide
@@ -113,8 +114,11 @@ class Intake(Protocol):
         The position of each rejection begins with `records[3]`.
         """
 
-    async def events(self, body: bytes, *, sender: Sender, are_metered: bool = True) -> Receipt:
-        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON.
+    async def events(
+        self, body: bytes, *, sender: Sender, form: EventForm = OWN_FORM, are_metered: bool = True
+    ) -> Receipt:
+        """Usage events: one JSON object, an array, `{"events": […]}` or NDJSON; or CloudEvents, as
+        *form* names them.
 
         Unless *are_metered*, none goes into a total by itself.
         """

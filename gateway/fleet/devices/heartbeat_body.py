@@ -11,7 +11,7 @@ import orjson
 from gateway.common.contract.errors import BadPayload, TooLarge
 from gateway.read.json_size import has_more_values
 from gateway.read.loose_json import place_of
-from gateway.usage.events.events import parsed_time
+from gateway.usage.events.checks import parsed_time
 from spool.clock import rfc3339_ms
 
 MAX_NAME = 128

@@ -22,7 +22,7 @@ from gateway.common.lists.openapi.types import component_schemas
 from gateway.operate import budgets, insights
 from gateway.operate.keys import OpenSenderJson
 from gateway.operate.openapi.operations import answer_schemas, operation_paths
-from gateway.operate.openapi.sender_paths import sender_paths
+from gateway.operate.openapi.sender_paths import EVENT_CONTENT, sender_paths
 from gateway.operate.openapi.site import site_paths
 from gateway.operate.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.operate.registry import OPERATIONS
@@ -46,7 +46,6 @@ ADMIN = [{"url": "http://127.0.0.1:4319", "description": "Operators; `listen.adm
 
 SENDERS_WAYS = ("key", "bearer", "basic", "xApiKey", "apiKey")
 ADMIN_WAYS = ("adminToken", "session")
-NDJSON: Json = {"schema": {"type": "string", "description": "One event a line."}}
 BODY_ANSWERS: Json = {
     "415": {"$ref": "#/components/responses/AdminMedia"},
     "503": {"$ref": "#/components/responses/AdminUnavailable"},
@@ -60,7 +59,7 @@ def gateway_document() -> Json:
     senders = read_folder("gateway.operate.openapi", "senders")
     answers = senders.pop("x-answers")
     senders["paths"] = sender_paths()
-    senders["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/x-ndjson"] = NDJSON
+    senders["paths"]["/v1/events"]["post"]["requestBody"]["content"] |= EVENT_CONTENT
     senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
     senders["paths"] |= forwarded_otlp_paths(senders["paths"])
     admin = read_folder("gateway.operate.openapi", "admin")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, get_args
 
+from gateway.common.contract.event_form import BATCHED, STRUCTURED
 from gateway.common.contract.scopes import (
     CREATE_STREAM_SCOPE,
     DELETE_STREAM_SCOPE,
@@ -95,10 +96,20 @@ def _otlp(signal: str, summary: str) -> Row:
 _EVENTS: Final = Row(
     path="/v1/events", scope=EVENT_SCOPE, id="sendEvents", tag="Events", summary="Usage events",
     text="An event whose metadata has a `stream` and a `value` adds to that unit-cost stream; every other one is sent on"
-    " under its own id. An id counts once. An event without `metadata.event_id` or `event_id` gets one of its content.",
-    body="Events", errors={400: "NoEventTaken"},
+    " under its own id. An id counts once. An event without `metadata.event_id` or `event_id` gets one of its content."
+    " CloudEvents 1.0 are read in all three modes. In the binary mode the headers are the attributes and the body is the"
+    " data: a JSON object, or nothing.",
+    headers=("CeSpecversion", "CeId", "CeSource", "CeType", "CeTime", "CeSubject"), body="Events", errors={400: "NoEventTaken"},
     answers={202: ("What was not rejected is on disk here, and not yet where it is sent to.", "Accepted")},
 )  # fmt: skip
+
+
+EVENT_CONTENT: Final[Json] = {
+    "application/x-ndjson": {"schema": {"type": "string", "description": "One event a line."}},
+    STRUCTURED: {"schema": ref("schemas", "CloudEvent")},
+    BATCHED: {"schema": {"type": "array", "items": ref("schemas", "CloudEvent")}},
+}
+"""What else the body of `sendEvents` may be."""
 
 
 # ---- devices

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from gateway.common.contract.event_form import EventForm
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.unit_cost import Target
 from gateway.pipeline.parsing.frames import Job, in_pieces, joined_pieces
-from gateway.usage.events.events import Event, EventRules, Events, decode_events
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import Event, Events, decode_events
 from gateway.usage.events.faults import RecordFault
 from gateway.usage.events.reading import records_in
 from gateway.usage.events.unit_cost import BadUnitCost
@@ -19,22 +21,25 @@ EVENTS: Final = "events"
 RECORDS: Final = "records"
 
 
-def events_job(body: bytes, now_ms: int, rules: EventRules, nonce: bytes) -> Job:
-    return Job(EVENTS, body, (now_ms, rules.route, nonce))
+def events_job(body: bytes, form: EventForm, now_ms: int, rules: EventRules, nonce: bytes) -> Job:
+    return Job(EVENTS, body, (tuple(form), now_ms, rules.route, nonce))
 
 
 def read_events(job: Job, rules: EventRules) -> tuple[Any, ...]:
     """The events of *job*, packed; *rules* but for the route. Raises BadPayload, TooLarge."""
-    now_ms, route, nonce = job.rest
-    events = decode_events(job.body, now_ms, rules._replace(route=route), nonce=nonce)
-    found = [(*event[:4], _packed_metered(event.metered), event.line) for event in events.events]
+    form, now_ms, route, nonce = job.rest
+    events = decode_events(job.body, now_ms, rules._replace(route=route), form=EventForm(*form), nonce=nonce)
+    found = [(*event[:4], _packed_metered(event.metered), event.line, event.is_cloud) for event in events.events]
     return events.items, in_pieces(found), in_pieces([tuple(rejection) for rejection in events.rejected])
 
 
 def unpack_events(packed: Sequence[Any]) -> Events:
     """What `read_events` packed."""
     items, found, rejected = packed
-    events = [Event._make((*head, _metered_in(metered), line)) for *head, metered, line in joined_pieces(found)]
+    events = [
+        Event._make((*head, _metered_in(metered), line, is_cloud))
+        for *head, metered, line, is_cloud in joined_pieces(found)
+    ]
     return Events(items, events, [Rejection(*fields) for fields in joined_pieces(rejected)])
 
 

@@ -3,13 +3,15 @@
 from functools import partial
 from typing import Any
 
+from gateway.common.contract.event_form import EventForm
 from gateway.common.contract.unit_cost import Target
 from gateway.common.in_thread import HERE_BYTES, in_thread
 from gateway.pipeline.parsing.event_frames import events_job, records_job, unpack_events, unpack_records
 from gateway.pipeline.parsing.frames import Job
 from gateway.pipeline.parsing.process import WorkerGone
 from gateway.pipeline.parsing.worker_client import WorkerClient
-from gateway.usage.events.events import EventRules, Events
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import Events
 from gateway.usage.events.reading import ReadHere
 from spool.unit_cost import Metered
 
@@ -21,10 +23,12 @@ class ReadApart:
         self._worker = worker
         self._here = ReadHere()
 
-    async def events(self, body: bytes, now_ms: int, rules: EventRules, nonce: bytes, sender: str) -> Events:
-        packed = await self._packed(events_job(body, now_ms, rules, nonce), sender)
+    async def events(
+        self, body: bytes, form: EventForm, now_ms: int, rules: EventRules, nonce: bytes, sender: str
+    ) -> Events:
+        packed = await self._packed(events_job(body, form, now_ms, rules, nonce), sender)
         if packed is None:
-            return await self._here.events(body, now_ms, rules, nonce, sender)
+            return await self._here.events(body, form, now_ms, rules, nonce, sender)
         return await in_thread(partial(unpack_events, packed), is_long=True)
 
     async def records(

@@ -21,7 +21,7 @@ from gateway.pipeline.parsing.pipe import HEADER, frame
 from gateway.products.catalogue import add_plugged_sources, sources_with
 from gateway.read.limits import ParseLimits
 from gateway.rules.context import Context, Machines, UserPolicy
-from gateway.usage.events.events import EventRules
+from gateway.usage.events.checks import EventRules
 from gateway.usage.pricing.file import PriceFile
 from gateway.usage.pricing.own import BadPriceFile
 from gateway.usage.pricing.prices import Prices

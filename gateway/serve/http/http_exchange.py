@@ -56,20 +56,17 @@ class HttpExchange(Exchange):
 
 
 class BodyExchange(HttpExchange):
-    """A request of a `BodyRoute`."""
-
-    route: BodyRoute
+    """A request whose body is read whole."""
 
     def admit(self) -> None:
-        route, headers = self.route, self.request.headers
-        if route.takes_any_type:
-            self.cors.refuse_pages(self.request)
-        if route.shown is not None:
-            self.shown = route.shown(self.request, self.parameter)
         super().admit()
-        self.media = route.manner.media(headers.get("Content-Type", ""))
-        self._decode = decoder_for(headers.get("Content-Encoding", ""))
+        self.media = self.encoding()
+        self._decode = decoder_for(self.request.headers.get("Content-Encoding", ""))
         self._came_at_once = self.request.content.is_eof()
+
+    def encoding(self) -> str:
+        """As its headers name it, in the word of the route's manner. Raises UnsupportedMedia."""
+        return self.route.manner.media(self.request.headers.get("Content-Type", ""))
 
     def read_body(self) -> Waits:
         if self._decode is not None or not self._came_at_once:
@@ -84,6 +81,20 @@ class BodyExchange(HttpExchange):
         if not self._came_at_once or len(self.body or b"") > INLINE_BYTES:  # else no time has passed
             Exchange.ask_again(self)
 
+
+class CallExchange(BodyExchange):
+    """A request of a `BodyRoute`."""
+
+    route: BodyRoute
+
+    def admit(self) -> None:
+        route = self.route
+        if route.takes_any_type:
+            self.cors.refuse_pages(self.request)
+        if route.shown is not None:
+            self.shown = route.shown(self.request, self.parameter)
+        super().admit()
+
     async def call(self) -> None:
         assert self.body is not None and self.sender is not None  # noqa: S101, PT018 since `admit` and `read`
         self.receipt = await self.route.call(self.body, self.media, self.sender, self.parameter)
@@ -91,5 +102,5 @@ class BodyExchange(HttpExchange):
 
 def begun(receiver: Receiver, request: web.BaseRequest, route: Route, parameter: str) -> HttpExchange:
     """The exchange of a request of *route*."""
-    begin: Callable[..., HttpExchange] = BodyExchange if isinstance(route, BodyRoute) else route.begin
+    begin: Callable[..., HttpExchange] = CallExchange if isinstance(route, BodyRoute) else route.begin
     return begin(receiver, request, route, parameter)

@@ -1,6 +1,7 @@
 """Usage events, unit-cost records and device heartbeats: JSON in, JSON out."""
 
 from collections.abc import Awaitable
+from functools import partial
 from http import HTTPStatus
 
 import orjson
@@ -11,12 +12,11 @@ from gateway.common.contract.intake import Intake, Receipt, Sender
 from gateway.common.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, PING_SCOPE
 from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Headers
+from gateway.serve.http.events import EventsExchange
 from gateway.serve.http.unit_cost import unit_cost_routes
 from gateway.serve.ready_response import JSON_HEADERS
 from gateway.serve.responses import json_error
-from gateway.serve.routes import BodyRoute, Route
-
-NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
+from gateway.serve.routes import POST_ONLY, BodyRoute, RequestRoute, Route
 
 
 class JsonManner:
@@ -24,17 +24,11 @@ class JsonManner:
     `{"error": {"message", "type"}}`.
     """
 
-    def __init__(self, *, ndjson: bool) -> None:
-        self._ndjson = ndjson
-
     def media(self, content_type: str) -> str:
         """Raises UnsupportedMedia; so no page in a browser gets here without a preflight."""
-        kind = content_type.partition(";")[0].strip().lower()
-        if kind == "application/json":
-            return "json"
-        if self._ndjson and kind in NDJSON_TYPES:
-            return "ndjson"
-        raise UnsupportedMedia(f"Content-Type must be application/json{' or application/x-ndjson' * self._ndjson}")
+        if content_type.partition(";")[0].strip().lower() != "application/json":
+            raise UnsupportedMedia("Content-Type must be application/json")
+        return "json"
 
     def success(self, request: web.BaseRequest, media: str, receipt: Receipt) -> web.StreamResponse:
         """202: on disk here, and not yet where it is sent to.
@@ -69,9 +63,6 @@ def telemetry_routes(intake: Intake) -> list[Route]:
     device's heartbeat and ping.
     """
 
-    def events(body: bytes, media: str, sender: Sender, parameter: str) -> Awaitable[Receipt]:
-        return intake.events(body, sender=sender)
-
     def heartbeat(body: bytes, media: str, sender: Sender, device_id: str) -> Awaitable[Receipt]:
         return intake.heartbeat(device_id, body, sender=sender)
 
@@ -82,9 +73,9 @@ def telemetry_routes(intake: Intake) -> list[Route]:
         return intake.enroll(body, sender=sender)
 
     return [
-        *unit_cost_routes(intake, "/v1/unit-cost", JsonManner(ndjson=False)),
-        BodyRoute("/v1/events", EVENT_SCOPE, JsonManner(ndjson=True), events),
-        BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(ndjson=False), enroll),
-        BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(ndjson=False), heartbeat),
-        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, PingManner(ndjson=False), ping, takes_any_type=True),
+        *unit_cost_routes(intake, "/v1/unit-cost", JsonManner()),
+        RequestRoute("/v1/events", EVENT_SCOPE, JsonManner(), partial(EventsExchange, intake), POST_ONLY),
+        BodyRoute("/v1/devices", ENROLL_SCOPE, JsonManner(), enroll),
+        BodyRoute("/v1/devices/{device_id}/heartbeat", HEARTBEAT_SCOPE, JsonManner(), heartbeat),
+        BodyRoute("/v1/devices/{device_id}/ping", PING_SCOPE, PingManner(), ping, takes_any_type=True),
     ]

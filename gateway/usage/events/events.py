@@ -5,7 +5,7 @@ The checks are those of the service (wire contract 6.2), made here so that a fau
 while the sender can still remedy it: `title` and `source` 1 to 256 characters, no `<` or `>` in any
 text, `timestamp` RFC 3339, `filters` an object of lists of texts, `metadata` an object. The id
 stands in `metadata.event_id` or beside the title as `event_id`; an event without one gets one from
-its content.
+its content. A CloudEvent is first brought into this form (`cloud_events.py`).
 
 An event is *metered* when its metadata names a `stream` and a `value` (or `quantity`): that
 quantity belongs into a total, and what a total states is worth more than ten thousand events.
@@ -13,44 +13,28 @@ quantity belongs into a total, and what a total states is worth more than ten th
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import orjson
 
+from gateway.common.contract.event_form import OWN_FORM, EventForm
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.json_bytes import json_bytes
 from gateway.read.json_size import check_json
-from gateway.read.limits import DEFAULT_LIMITS, Meter, ParseLimits, too_many_values
-from gateway.usage.events.faults import RecordFault, event_mend
-from gateway.usage.events.json_items import UNREADABLE, json_items
+from gateway.read.limits import Meter, too_many_values
+from gateway.usage.events.checks import BadEvent, EventRules, check_event, is_metered, parsed_time, quantity_in
+from gateway.usage.events.cloud_events import binary_event, cloud_items, is_cloud_event, service_event
+from gateway.usage.events.faults import RecordFault, cloud_event_mend, event_mend
+from gateway.usage.events.json_items import Item, json_items
 from gateway.usage.events.unit_cost import BadUnitCost, check_dimensions, check_stream, read_record
 from spool.clock import rfc3339_ms
 from spool.unit_cost import Kind, Metered
 
-MAX_TEXT = 256
-MAX_EVENT_BYTES = 64 * 1024
 BRACKETS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 """Single angle quotation marks."""
-
-FIELDS = frozenset({"title", "source", "timestamp", "filters", "metadata", "route", "event_id"})
-
-Route = Literal["auto", "event", "record", "both"]
-"""`auto`: `record` for what is metered, else `event`."""
-ROUTES: tuple[Route, ...] = ("event", "record", "both")
-
-
-class EventRules(NamedTuple):
-    """What an operator sets."""
-
-    route: Route = "auto"
-    """Of metered events that do not state it; every other one goes to the lane of events."""
-    replace_brackets: bool = False
-    more_dimensions: AbstractSet[str] = frozenset()
-    limits: ParseLimits = DEFAULT_LIMITS
 
 
 class Event(NamedTuple):
@@ -63,6 +47,8 @@ class Event(NamedTuple):
     metered: Metered | None
     line: int | None = None
     """Of NDJSON, from 1."""
+    is_cloud: bool = False
+    """Whether it came as a CloudEvent: then a fault names the fields of one."""
 
 
 @dataclass(slots=True)
@@ -72,7 +58,14 @@ class Events:
     rejected: list[Rejection] = field(default_factory=list)
 
 
-def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *, nonce: bytes = b"") -> Events:  # noqa: B008 - immutable
+def decode_events(
+    body: bytes,
+    now_ms: int,
+    rules: EventRules = EventRules(),  # noqa: B008 - immutable
+    *,
+    form: EventForm = OWN_FORM,
+    nonce: bytes = b"",
+) -> Events:
     """The events of *body*; one that lacks a timestamp gets *now_ms*. Raises BadPayload
     when the body is not JSON, TooLarge when it is over the limits.
 
@@ -82,111 +75,54 @@ def decode_events(body: bytes, now_ms: int, rules: EventRules = EventRules(), *,
     check_json(body, rules.limits)
     if body.count(b"\n") + body.count(b"\r") > rules.limits.max_json_values:
         raise too_many_values(rules.limits.max_json_values)
-    items = json_items(body, "events")
+    items = items_in(body, form)
     Meter(rules.limits.max_items).take(len(items))
     events = Events(items=len(items))
     for i, (item, line) in enumerate(items):
         position = f"events[{i}]"
-        fault = event_fault(item, rules)
-        if fault is None:
-            try:
-                event = _event(item, position, now_ms, rules, nonce)
-                events.events.append(event._replace(line=line))
-            except BadUnitCost as error:
-                fault = error.fault.code
-        if fault is not None:
-            events.rejected.append(Rejection(fault, position, at_line(line, _mend(fault, item))))
+        is_cloud = form.mode != "own" or is_cloud_event(item)
+        try:
+            stated = in_service_form(item, form, rules, is_cloud=is_cloud)
+            event = _event(stated, position, now_ms, rules, nonce)
+            events.events.append(event._replace(line=line, is_cloud=is_cloud))
+        except (BadEvent, BadUnitCost) as error:
+            code, text = fault_of(error, is_cloud=is_cloud)
+            events.rejected.append(Rejection(code, position, at_line(line, text)))
     return events
+
+
+def items_in(body: bytes, form: EventForm) -> list[Item]:
+    """The items of *body*, unchecked. Raises BadPayload when none can be read."""
+    match form.mode:
+        case "own":
+            return json_items(body, "events")
+        case "binary":
+            return [Item(body, None)]
+        case "structured" | "batched":
+            return [Item(item, None) for item in cloud_items(body, is_batch=form.mode == "batched")]
+        case never:
+            assert_never(never)
+
+
+def in_service_form(item: Any, form: EventForm, rules: EventRules, *, is_cloud: bool) -> dict[str, Any]:
+    """*item*, checked, with the fields that the service's events have. Raises BadEvent."""
+    if is_cloud:
+        return service_event(binary_event(form, item) if form.mode == "binary" else item, rules)
+    check_event(item, rules)
+    stated: dict[str, Any] = item
+    return stated
+
+
+def fault_of(error: BadEvent | BadUnitCost, *, is_cloud: bool) -> tuple[str, str]:
+    """Its code, and what to do about it by the fields that the event has."""
+    code, field_ = (error.code, error.field) if isinstance(error, BadEvent) else (error.fault.code, "")
+    mend = cloud_event_mend(code) if is_cloud else event_mend(code)
+    return code, f"{field_}: {mend}" if field_ else mend
 
 
 def at_line(line: int | None, mend: str) -> str:
     """*remedy*, with the line that it is for: of NDJSON the position leaves out empty ones."""
     return mend if line is None else f"line {line}: {mend}"
-
-
-def _mend(fault: str, item: Any) -> str:
-    mend = event_mend(fault)
-    return f"{field_with_bracket(item)}: {mend}" if fault == "angle_bracket_in_text" else mend
-
-
-def field_with_bracket(item: Mapping[str, Any]) -> str:
-    """The first of the event's fields that holds < or >; by its place where the name is none of
-    ours, since it may be anything.
-    """
-    number, name = next(
-        (number, name)
-        for number, (name, value) in enumerate(item.items(), start=1)
-        if has_bracket(orjson.dumps({name: value}))
-    )
-    return name if name in FIELDS else f"its field {number}"
-
-
-def has_bracket(text: bytes) -> bool:
-    return b"<" in text or b">" in text
-
-
-def event_fault(item: Any, rules: EventRules) -> str | None:
-    """What is wrong with an event: `<field>_<fault>`; None when nothing is."""
-    if item is UNREADABLE:
-        return "line_not_json"
-    if not isinstance(item, dict):
-        return "not_an_object"
-    return next((fault for fault, is_so in event_faults(item, rules) if is_so), None)
-
-
-def event_faults(item: dict[str, Any], rules: EventRules) -> Iterator[tuple[str, bool]]:
-    """Each fault an event may have, and whether it has it; in the order of the contract."""
-    for name in ("title", "source"):
-        value = item.get(name)
-        yield f"{name}_missing", not isinstance(value, str) or not value
-        yield f"{name}_longer_than_256", len(str(value)) > MAX_TEXT
-    stamp = item.get("timestamp")
-    yield "timestamp_not_rfc3339", stamp is not None and (not isinstance(stamp, str) or parsed_time(stamp) is None)
-    filters = item.get("filters")
-    yield "filters_not_lists_of_texts", filters is not None and not is_filters(filters)
-    metadata = item.get("metadata") or {}
-    yield "metadata_not_an_object", not isinstance(metadata, dict)
-    ids = (item.get("event_id"), metadata.get("event_id"))
-    yield "event_id_not_text", not all(map(is_event_id, ids))
-    yield "event_id_differs", len({str(each) for each in ids if each not in {None, ""}}) > 1
-    yield "route_unknown", item.get("route") not in (None, *ROUTES)
-    text = _dumped(item)
-    yield "event_too_deep", text is None
-    assert text is not None  # noqa: S101 - the first fault ends the event
-    yield "event_larger_than_64_kib", len(text) > MAX_EVENT_BYTES
-    yield "angle_bracket_in_text", not rules.replace_brackets and has_bracket(text)
-
-
-def _dumped(item: dict[str, Any]) -> bytes | None:
-    """None when it is nested deeper than can be written again: JSON is read
-    some levels deeper than that.
-    """
-    try:
-        return json_bytes(item)
-    except orjson.JSONEncodeError:
-        return None
-
-
-def is_filters(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(values, list) and all(isinstance(x, str) for x in values) for values in value.values()
-    )
-
-
-def is_event_id(value: Any) -> bool:
-    """Absent, empty (as absent), text of a sound length, or a whole number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return True
-    return value is None or (isinstance(value, str) and len(value) <= MAX_TEXT)
-
-
-def parsed_time(stamp: str) -> datetime | None:
-    """The time in UTC; None when *stamp* is no RFC 3339 time with an offset."""
-    try:
-        time = datetime.fromisoformat(stamp)
-        return None if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _event(item: dict[str, Any], position: str, now_ms: int, rules: EventRules, nonce: bytes) -> Event:
@@ -235,15 +171,6 @@ def event_record(item: dict[str, Any], content: bytes, unlike: bytes, now_ms: in
         "filters": item.get("filters") or {},
         "metadata": metadata,
     }
-
-
-def is_metered(metadata: Mapping[str, Any]) -> bool:
-    return metadata.get("stream") is not None and quantity_in(metadata) is not None
-
-
-def quantity_in(metadata: Mapping[str, Any]) -> object:
-    """`value`, or `quantity` as some senders have it."""
-    return metadata.get("value") if metadata.get("value") is not None else metadata.get("quantity")
 
 
 def metered_in(record: dict[str, Any], more_dimensions: AbstractSet[str], now_ms: int) -> Metered:

@@ -40,6 +40,27 @@ REMEDIES: Final[Mapping[str, str]] = {
     "stream_missing": "metadata.stream: the route names a record, so name its stream",
     "value_missing": "metadata.value: the route names a record, so give its quantity",
     "filters_not_one_value": "filters: for a metric stream each dimension has one value; metadata.element_name makes it an allocation",
+    # CloudEvents
+    "cloud_event_not_an_object": "a CloudEvent is a JSON object",
+    "specversion_missing": 'specversion: give "1.0"; an event that is no CloudEvent is sent as application/json',
+    "specversion_not_1_0": 'specversion: give "1.0", as text; no other version of CloudEvents is read',
+    "id_missing": "id: give text, another one for each event of a source, the same on each resend",
+    "type_missing": "type: give 1 to 256 characters, the name of what happened",
+    "type_longer_than_256": "type: give at most 256 characters",
+    "time_not_rfc3339": "time: give RFC 3339 with Z or an offset, such as 2026-01-05T10:00:00Z, or leave it out",
+    "subject_not_text": "subject: give text, or leave it out",
+    "dataschema_not_text": "dataschema: give text, or leave it out",
+    "datacontenttype_not_json": "datacontenttype: give application/json, with the data as JSON; in binary mode it is the header Content-Type",
+    "data_base64_not_read": "data_base64: give the data as a JSON object in data",
+    "data_not_json": "data: the body is not valid JSON, as its Content-Type says",
+    "data_not_an_object": "data: give a JSON object, or leave it out",
+    "data_event_id_differs": "data.event_id: a CloudEvent is known by its source and id; leave it out, or give the id in it",
+    "data_cloudevent_reserved": "data.cloudevent: the gateway writes the attributes there; give this field another name",
+    "data_filters_not_lists_of_texts": "data.filters: give an object of lists of texts, such as a dimension and its values",
+    "attribute_name_invalid": "names of attributes have lower-case letters and digits alone; put other fields into data",
+    "attribute_not_text": "give an extension text, a whole number, true or false; put other values into data",
+    "attribute_repeated": "give the header of an attribute once",
+    "attribute_not_utf8": "percent-encode the header's value as UTF-8",
     # records, of events too
     "invalid_json": "the body is not JSON",
     "invalid_records": 'records: give {"records": [...]} with at least one record',
@@ -97,6 +118,21 @@ EVENT_FIELDS: Final[Mapping[str, str]] = {
     "too_many_streams": "metadata.stream",
 }
 """Where an event has what a record has in a field of its own."""
+CLOUD_EVENT_FIELDS: Final[Mapping[str, str]] = {
+    "timestamp": "time",
+    "filters": "data.filters",
+    "metadata.stream": "data.stream",
+    "metadata.value": "data.value (or quantity)",
+    _VALUE: "data.value (or quantity)",
+    "metadata.granularity": "data.granularity",
+    "metadata.element_name": "subject (or data.element_name)",
+}
+"""Field of an event -> where a CloudEvent has it."""
+_CLOUD_EVENT_MENDS: Final[Mapping[str, str]] = {
+    "filters_not_one_value": "data.filters: for a metric stream each dimension has one value; a subject makes it an allocation",
+    "route_unknown": "route: as an extension it is one of event, record, both; leave it out, or put it into data",
+}
+"""Where the words name fields of an event within."""
 _KIND_OF_EVENT: Final = (
     "the stream is of the other kind; with an element an event is an allocation, without one a metric's"
 )
@@ -144,9 +180,9 @@ def record_mismatch_text(mismatch: Mismatch) -> str:
     return f"records[{mismatch.number}]: {mismatch_text(mismatch)}"
 
 
-def event_mismatch_text(mismatch: Mismatch) -> str:
-    """The same, in an event's words."""
-    return event_mend(mismatch.code) + _known(mismatch)
+def event_mismatch_text(mismatch: Mismatch, *, is_cloud: bool = False) -> str:
+    """The same, in the words of an event, or of a CloudEvent."""
+    return (cloud_event_mend if is_cloud else event_mend)(mismatch.code) + _known(mismatch)
 
 
 def event_mend(code: str) -> str:
@@ -154,6 +190,14 @@ def event_mend(code: str) -> str:
     mend = _KIND_OF_EVENT if code == "stream_kind" else REMEDIES[code]
     field = EVENT_FIELDS.get(code)
     return mend if field is None else f"{field}: {mend.partition(': ')[2] or mend}"
+
+
+def cloud_event_mend(code: str) -> str:
+    """The same, by the fields of a CloudEvent."""
+    if code in _CLOUD_EVENT_MENDS:
+        return _CLOUD_EVENT_MENDS[code]
+    field, colon, words = event_mend(code).partition(": ")
+    return CLOUD_EVENT_FIELDS.get(field, field) + colon + words
 
 
 def _known(mismatch: Mismatch) -> str:

@@ -9,12 +9,14 @@ from functools import partial
 import structlog
 
 from gateway.common.contract.errors import BadRecord, StreamInUse, StreamMismatch, StreamUnknown, TooLarge
+from gateway.common.contract.event_form import OWN_FORM, EventForm
 from gateway.common.contract.intake import Receipt, Sender
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.unit_cost import MAX_BYTES, Target
 from gateway.common.in_thread import in_thread
 from gateway.common.plural import plural
-from gateway.usage.events.events import EventRules, Events, at_line
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import Events, at_line
 from gateway.usage.events.faults import REMEDIES, event_mismatch_text, mismatch_text, record_mismatch_text
 from gateway.usage.events.reading import BodyReader, ReadHere
 from gateway.usage.events.unit_cost import BadUnitCost, check_stream, read_shape
@@ -44,7 +46,9 @@ class Metering:
         self._reader = reader or ReadHere()
         self._now_ms = now_ms
 
-    async def events(self, body: bytes, sender: Sender, *, are_metered: bool = True) -> Receipt:
+    async def events(
+        self, body: bytes, sender: Sender, *, form: EventForm = OWN_FORM, are_metered: bool = True
+    ) -> Receipt:
         """Keep what is sound and new of *body*; each event that is not is reported by its position.
         Raises TooLarge, BadPayload, SpoolError.
 
@@ -53,7 +57,7 @@ class Metering:
         if len(body) > MAX_EVENTS_BYTES:
             raise TooLarge(f"the body is larger than {MAX_EVENTS_BYTES} bytes: send the events in several requests")
         rules = self._rules if are_metered else self._rules._replace(route="event")
-        events = await self._reader.events(body, self._now_ms(), rules, os.urandom(8), sender.key or sender.peer)
+        events = await self._reader.events(body, form, self._now_ms(), rules, os.urandom(8), sender.key or sender.peer)
         is_long = events.items > ITEMS_HERE
         new, reasons = await in_thread(partial(as_kept, events), is_long=is_long)
         outcomes = await self._store.keep_events(new, reasons)
@@ -154,7 +158,9 @@ def receipt_of(events: Events, outcomes: Sequence[object]) -> Receipt:
     rejected = [
         *events.rejected,
         *(
-            Rejection(outcome.code, event.position, at_line(event.line, event_mismatch_text(outcome)))
+            Rejection(
+                outcome.code, event.position, at_line(event.line, event_mismatch_text(outcome, is_cloud=event.is_cloud))
+            )
             for event, outcome in zip(events.events, outcomes, strict=True)
             if isinstance(outcome, Mismatch)
         ),

@@ -3,9 +3,11 @@
 from functools import partial
 from typing import Protocol
 
+from gateway.common.contract.event_form import EventForm
 from gateway.common.contract.unit_cost import Target
 from gateway.common.in_thread import HERE_BYTES, in_thread
-from gateway.usage.events.events import EventRules, Events, decode_events
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import Events, decode_events
 from gateway.usage.events.unit_cost import read_posted, read_records
 from spool.unit_cost import Metered
 
@@ -13,7 +15,9 @@ from spool.unit_cost import Metered
 class BodyReader(Protocol):
     """Reads bodies of usage events and of unit cost. *sender*: who waits, where several do."""
 
-    async def events(self, body: bytes, now_ms: int, rules: EventRules, nonce: bytes, sender: str) -> Events:
+    async def events(
+        self, body: bytes, form: EventForm, now_ms: int, rules: EventRules, nonce: bytes, sender: str
+    ) -> Events:
         """As `decode_events`, and raises as that does."""
 
     async def records(
@@ -25,8 +29,10 @@ class BodyReader(Protocol):
 class ReadHere:
     """In this process: a large body in a thread."""
 
-    async def events(self, body: bytes, now_ms: int, rules: EventRules, nonce: bytes, sender: str) -> Events:
-        read = partial(decode_events, body, now_ms, rules, nonce=nonce)
+    async def events(
+        self, body: bytes, form: EventForm, now_ms: int, rules: EventRules, nonce: bytes, sender: str
+    ) -> Events:
+        read = partial(decode_events, body, now_ms, rules, form=form, nonce=nonce)
         return await in_thread(read, is_long=len(body) > HERE_BYTES)
 
     async def records(

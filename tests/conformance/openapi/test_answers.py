@@ -65,6 +65,14 @@ def test_every_sender_operation_answers_as_described(gateway: GatewayPorts) -> N
                 assert senders.ask(way, f"{prefix}/v1/{signal}", EMPTY_OTLP, PROTOBUF).status_code == 200
     assert senders.ask("POST", "/v1/events", example(document, "Event")).status_code == 202
     assert senders.ask("POST", "/v1/events", [{"title": "no source"}, example(document, "Event")]).json()["rejected"]
+    cloud_event = example(document, "CloudEvent")
+    for body, kind in ((cloud_event, "cloudevents"), ([cloud_event], "cloudevents-batch")):
+        sent = senders.ask("POST", "/v1/events", body, {"Content-Type": f"application/{kind}+json"})
+        assert (sent.status_code, sent.json()["accepted"]) == (202, 1)
+    attributes = {
+        f"ce-{name}": cloud_event[name] for name in ("specversion", "id", "source", "type", "time", "subject")
+    }
+    assert senders.ask("POST", "/v1/events", cloud_event["data"], attributes).json()["duplicate"] == 1
     refused = senders.ask("POST", "/v1/events", [{"title": "no source"}])
     assert (refused.status_code, refused.json()["accepted"]) == (400, 0)
     assert senders.ask("POST", "/v1/devices/dev-1/heartbeat", example(document, "Heartbeat")).status_code == 202

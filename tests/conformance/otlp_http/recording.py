@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gateway.common.contract.errors import BadPayload
+from gateway.common.contract.event_form import OWN_FORM, EventForm
 from gateway.common.contract.intake import Receipt, Sender
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.unit_cost import Target
@@ -50,7 +51,7 @@ class RecordingIntake:
     async def metrics(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
         return self._take("metrics", body, sender, no_ids(ExportMetricsServiceRequest, json=json), json=json)
 
-    async def events(self, body: bytes, *, sender: Sender) -> Receipt:
+    async def events(self, body: bytes, *, sender: Sender, form: EventForm = OWN_FORM) -> Receipt:
         events = [parsed_json(line) for line in body.splitlines()]
         receipt = self._take("events", body, sender, lambda _: [], json=True)
         return Receipt(len(events), receipt.rejected)

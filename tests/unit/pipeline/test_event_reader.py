@@ -7,11 +7,13 @@ import pytest
 import pytest_asyncio
 
 from gateway.common.contract.errors import BadPayload, TooLarge
+from gateway.common.contract.event_form import OWN_FORM, EventForm, Mode
 from gateway.common.contract.unit_cost import Target
 from gateway.common.in_thread import HERE_BYTES
 from gateway.pipeline.parsing.event_reader import ReadApart
 from gateway.pipeline.parsing.worker_client import WorkerClient
-from gateway.usage.events.events import EventRules
+from gateway.usage.events.checks import EventRules
+from gateway.usage.events.events import Events
 from gateway.usage.events.reading import BodyReader, ReadHere
 from gateway.usage.events.unit_cost import BadUnitCost
 from tests.support.workers import worker_client
@@ -62,14 +64,34 @@ async def test_events_come_to_the_same(client: WorkerClient, route: str, *, is_n
     items = [*EVENTS, {"title": "e", "source": "s", "metadata": {"padding": PADDING}}]
     body = "\n".join(map(json.dumps, items)) if is_ndjson else json.dumps(items)
     done = client.worker.done
-    here, there = await both(client, "events", body.encode(), NOW_MS, RULES._replace(route=route), b"nonce")
+    here, there = await both(client, "events", body.encode(), OWN_FORM, NOW_MS, RULES._replace(route=route), b"nonce")
     assert here == there
+    assert client.worker.done == done + 1, "it was read there"
+
+
+CLOUD_EVENT = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "2026-01-05T10:00:00Z"}
+
+
+@pytest.mark.parametrize("mode", ["structured", "batched", "binary"])
+async def test_cloud_events_come_to_the_same(client: WorkerClient, mode: Mode) -> None:
+    data = {"stream": "units", "value": "7.5", "padding": PADDING}
+    own: dict[Mode, object] = {
+        "structured": CLOUD_EVENT | {"data": {}, "padding": PADDING},
+        "batched": [CLOUD_EVENT | {"data": data}, CLOUD_EVENT | {"data": 7}, CLOUD_EVENT | {"subject": "acme"}],
+        "binary": data,
+    }
+    form = EventForm(mode, tuple(CLOUD_EVENT.items()) if mode == "binary" else ())
+    done = client.worker.done
+    here, there = await both(client, "events", json.dumps(own[mode]).encode(), form, NOW_MS, RULES, b"nonce")
+    assert here == there
+    assert isinstance(here, Events)
+    assert here.events or here.rejected
     assert client.worker.done == done + 1, "it was read there"
 
 
 @pytest.mark.parametrize("body", [b"[" + b"{" * HERE_BYTES, b"[" + b"1," * 40_000 + b"1]"])
 async def test_events_are_refused_in_the_same_words(client: WorkerClient, body: bytes) -> None:
-    here, there = await both(client, "events", body, NOW_MS, RULES, b"nonce")
+    here, there = await both(client, "events", body, OWN_FORM, NOW_MS, RULES, b"nonce")
     assert isinstance(here, tuple)
     assert here == there
 
@@ -94,6 +116,6 @@ async def test_records_come_to_the_same(client: WorkerClient, records: list[obje
 
 async def test_a_small_body_is_read_here(client: WorkerClient) -> None:
     done = client.worker.done
-    await both(client, "events", b'{"title":"a","source":"s"}', NOW_MS, RULES, b"nonce")
+    await both(client, "events", b'{"title":"a","source":"s"}', OWN_FORM, NOW_MS, RULES, b"nonce")
     await both(client, "records", json.dumps({"records": [RECORD]}).encode(), TARGET, NOW_MS, RULES)
     assert client.worker.done == done

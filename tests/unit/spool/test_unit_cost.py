@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.usage.events.events import EventRules
+from gateway.usage.events.checks import EventRules
 from gateway.usage.events.intake import Metering
 from spool.dead_letters import Chosen
 from spool.events import IntakeOutcome, NewEvent, RepeatKey
