@@ -21,8 +21,8 @@ from gateway.operate import usage
 from gateway.usage.export import focus
 from gateway.usage.export.files import WRITERS, NoParquet
 from gateway.usage.export.rows import Row, columns, rows_of
+from gateway.usage.sums.ranges import times_of
 from gateway.usage.sums.saved_filter import query_of
-from gateway.usage.views.view import times_of
 
 DEFAULT_GROUPS: Final = ("provider", "model", "team")
 _STEPS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}

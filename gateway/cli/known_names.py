@@ -22,7 +22,7 @@ async def unknown_values(config: Config, query: Pairs) -> list[str]:
     """A sentence for each value that *query* filters by and no call of its time has. Raises
     ClickException.
     """
-    within = [pair for pair in query if pair[0] in {"from", "to"}]
+    within = [pair for pair in query if pair[0] in {"from", "to", "range", "time_zone"}]
     filters = [pair for pair in query if pair[0] in DIMENSIONS]
     return [
         unknown_text(name, value, await _names(config, within, name))

@@ -23,6 +23,7 @@ from gateway.usage.views.view import question_of
 
 LIMIT: Final = 20
 UNKNOWN: Final = "unknown"
+NONE: Final = "-"
 
 
 class Options(NamedTuple):
@@ -36,11 +37,16 @@ class Options(NamedTuple):
     sort: str | None = None
     limit: int | None = None
     view: str | None = None
+    range: str | None = None
+    time_zone: str | None = None
+    compare: str | None = None
+    search: str | None = None
 
     def query(self) -> list[tuple[str, str]]:
         """The parameters of the operation. Raises UsageError for a filter without a value."""
         named = {
-            "from": self.since, "to": self.until, "group_by": self.group_by, "interval": self.interval,
+            "from": self.since, "to": self.until, "range": self.range, "time_zone": self.time_zone,
+            "group_by": self.group_by, "interval": self.interval, "compare": self.compare, "search": self.search,
             "sort_key": self.sort, "limit": str(self.limit or LIMIT),
         }  # fmt: skip
         order = [] if self.sort is None else [("sort_order", "asc" if self.sort == "name" else "desc")]
@@ -79,24 +85,74 @@ async def _print_waiting(config: Config) -> None:
 
 def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
     """The rows, below a model's its dated names; what they leave, and the total."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in ("calls", "input", "output", "cost"):
-        table.add_column(name, justify="right", no_wrap=name != "cost")
+    print_table(comparing(answer, names) if "previous" in answer else table_of(answer, names))
+    for line in notes(answer):
+        click.echo(line)
+
+
+def table_of(answer: Mapping[str, Any], names: Sequence[str]) -> Table:
+    table = _table(names, ("calls", "input", "output", "cost"))
     for row in answer["usage"]:
         table.add_row(*(plain(name_text(row, name)) for name in names), *sums_texts(row))
         for version in row.get("versions", ()):
             inside = (f"  {plain(name_text(version, name))}" if name == "model" else "" for name in names)
             table.add_row(*inside, *sums_texts(version), style="dim")
-    shown, count = len(answer["usage"]), answer["pagination"]["total_count"]
     if answer["rest"]:
-        rest = f"{count - shown} more" if count > shown else "other"
-        table.add_row(rest, *([""] * (len(names) - 1)), *sums_texts(answer["rest"]))
+        table.add_row(rest_text(answer), *([""] * (len(names) - 1)), *sums_texts(answer["rest"]))
     table.add_row("total", *([""] * (len(names) - 1)), *sums_texts(answer["totals"]), style="bold")
-    print_table(table)
-    for line in notes(answer):
-        click.echo(line)
+    return table
+
+
+def _table(names: Sequence[str], figures: Sequence[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap="cost" not in name)
+    return table
+
+
+def rest_text(answer: Mapping[str, Any]) -> str:
+    shown, count = len(answer["usage"]), answer["pagination"]["total_count"]
+    return f"{count - shown} more" if count > shown else "other"
+
+
+def comparing(answer: Mapping[str, Any], names: Sequence[str]) -> Table:
+    """Calls and cost beside those of the period before."""
+    table = _table(names, ("calls", "before", "cost", "cost before", "difference", "%"))
+    before, blank = answer["previous"] or {}, [""] * (len(names) - 1)
+    for row in answer["usage"]:
+        table.add_row(
+            *(plain(name_text(row, name)) for name in names), *compared_texts(row, row["previous"], row["change"])
+        )
+    if answer["rest"] or before.get("rest"):
+        texts = compared_texts(answer["rest"], before.get("rest"), None)
+        table.add_row(rest_text(answer), *blank, *texts)
+    texts = compared_texts(answer["totals"], before.get("totals"), before.get("change"))
+    table.add_row("total", *blank, *texts, style="bold")
+    return table
+
+
+def compared_texts(
+    now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, change: Mapping[str, Any] | None
+) -> list[str]:
+    """Calls and cost, now and before; of the cost the difference and its percentage, a dash where
+    there is none.
+    """
+    calls = ["0" if each is None else f"{each['calls']:,}" for each in (now, before)]
+    costs = [NONE if each is None else cost_text(each) for each in (now, before)]
+    changes = {} if change is None else change["costs"]
+    written = [
+        "\n".join(
+            _signed(each[name]) + (f" {currency}" if name == "difference" else "") for currency, each in changes.items()
+        )
+        for name in ("difference", "percent")
+    ]
+    return [calls[0], NONE if before is None else calls[1], *costs, *(each or NONE for each in written)]
+
+
+def _signed(amount: str | None) -> str:
+    return NONE if amount is None else amount if amount.startswith("-") else f"+{amount}"
 
 
 def name_text(row: Mapping[str, Any], name: str) -> str:
@@ -137,3 +193,7 @@ def notes(answer: Mapping[str, Any]) -> Iterator[str]:
     if totals["calls_missing_usage"]:
         yield plural(totals["calls_missing_usage"], "call came without its tokens", "calls came without their tokens")
     yield f"From {answer['from']} to {answer['to']}, counted through {answer['counted_through'] or 'never'}"
+    if (before := answer.get("previous")) is not None:
+        yield f"Compared with {before['from']} to {before['to']}"
+    elif "previous" in answer:
+        yield "The hours of the period before are no longer kept: there is nothing to compare with"

@@ -22,7 +22,11 @@ to_option = click.option("--to", "until", help="The end, not included; default: 
 @from_option
 @to_option
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model without it.")
-@click.option("--interval", type=click.Choice(["hour", "day"]), help="Hours or UTC days in place of groups.")
+@click.option("--interval", type=click.Choice(["hour", "day"]), help="Hours or days in place of groups.")
+@click.option("--range", help="Such as today, last_week or this_month, in place of --from and --to.")
+@click.option("--time-zone", help="In which days begin, such as Europe/Berlin; UTC without it.")
+@click.option("--compare", type=click.Choice(["previous"]), help="Beside each row, the same of the period before.")
+@click.option("--search", help="Only groups whose first name holds this text.")
 @click.option(
     "--where",
     multiple=True,
@@ -37,6 +41,10 @@ def usage(config_file: Path | None, data_dir: Path | None, as_json: bool, **opti
     """Show calls, tokens and cost, by model, team and more.
 
     Of the last 30 days, unless a time is given.
+
+    \b
+    Examples:
+      telemetry-gateway usage --where team=core --range last_week --compare previous
     """
     from gateway.cli.usage import Options, print_usage  # noqa: PLC0415 starting the other commands must not cost its imports
 

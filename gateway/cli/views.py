@@ -72,6 +72,7 @@ def over(question: Iterable[tuple[str, str]], typed: Iterable[tuple[str, str]]) 
     """
     named = {name for name, _ in typed}
     gone = {"group_by", "interval", "sort_key", "sort_order"} if named & {"group_by", "interval"} else set()
+    gone |= {"from", "to"} if "range" in named else set()
     return [*(pair for pair in question if pair[0] not in named | gone), *typed]
 
 

@@ -10,7 +10,7 @@ from gateway.common.contract.scopes import READ_COSTS_SCOPE, READ_DIMENSIONS_SCO
 from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.common.lists.memory import page_of
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
-from gateway.operate.usage import ANSWER_KEYS, PARAMETERS, object_schema, show
+from gateway.operate.usage import ANSWER_KEYS, PARAMETERS, WITH_COMPARE, object_schema, show
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
@@ -79,7 +79,7 @@ LIST_COSTS: Final = Operation(
     summary="Calls, tokens and cost by dimensions, or by hour or day, for keys",
     text="As GET /v2/usage: billed calls by the start of the call, from the gateway's own sums.",
     scope=READ_COSTS_SCOPE, handler=costs, query=PARAMETERS, errors=(400, 503),
-    answer=OperationAnswer("A page, with the totals.", object_schema(_KEYS, _KEYS)),
+    answer=OperationAnswer("A page, with the totals.", object_schema(_KEYS | WITH_COMPARE, _KEYS)),
 )  # fmt: skip
 LIST_DIMENSIONS: Final = Operation(
     method="GET", path="/v2/billing/dimensions", id="listDimensions", tag=_TAG,

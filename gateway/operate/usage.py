@@ -5,24 +5,25 @@ from typing import Any, Final
 
 from gateway.common.lists.openapi.lists import list_answer, list_parameters
 from gateway.operate.operation import Json, Operation, OperationAnswer, OperationCall
+from gateway.usage.sums.answer_json import answer_json, range_json, time_text
+from gateway.usage.sums.answering import answered
 from gateway.usage.sums.bounds import MAX_VERSIONS
+from gateway.usage.sums.change import CHANGED
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
 from gateway.usage.sums.request import (
     DEFAULT_DAYS,
     GROUPS,
     INTERVALS,
     MAX_GROUPED,
-    Question,
-    buckets_json,
-    groups_json,
+    MAX_SEARCH_CHARS,
+    PREVIOUS,
     read_question,
-    time_text,
 )
-from gateway.usage.sums.tally import HOUR_MS, INPUT
-from gateway.usage.sums.timespan import TimeRange
+from gateway.usage.sums.tally import INPUT
 
 
 async def show(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
@@ -32,35 +33,14 @@ async def show(queries: UsageQueries, call: OperationCall[None]) -> dict[str, An
     asked = read_question(call.query, queries.now_ms())
     await queries.refresh()
     async with queries.apart() as apart:
-        return {**await _answer(apart, asked), **await _state(apart, asked.within)}
+        answer = await answered(apart, asked)
+        return {**answer_json(asked, answer), **range_json(answer.within), **await _state(apart)}
 
 
-async def _answer(queries: UsageQueries, asked: Question) -> Json:
-    if asked.interval is not None:
-        buckets = await queries.over_time(asked.within, interval=asked.interval, where=asked.where)
-        return buckets_json(asked, buckets, await queries.totals(asked.within, where=asked.where))
-    found = await queries.by(
-        *asked.group_by,
-        within=asked.within,
-        where=asked.where,
-        order_by=asked.order_by,
-        currency=asked.currency,
-        ascending=asked.request.sort.order == "asc",
-        offset=asked.offset,
-        limit=asked.request.limit,
-    )
-    return groups_json(asked, found)
-
-
-async def _state(queries: UsageQueries, within: TimeRange) -> Json:
-    """Through when the sums are counted, and the hours that they cover."""
+async def _state(queries: UsageQueries) -> Json:
+    """Through when the sums are counted, and since when there are hours."""
     as_of = await queries.as_of()
-    return {
-        "from": time_text(within.first_hour * HOUR_MS),
-        "to": time_text(within.end_hour * HOUR_MS),
-        "counted_through": time_text(as_of.counted_through_ms),
-        "hours_from": time_text(as_of.hours_from_ms),
-    }
+    return {"counted_through": time_text(as_of.counted_through_ms), "hours_from": time_text(as_of.hours_from_ms)}
 
 
 # ---- the table
@@ -74,16 +54,32 @@ def _parameter(name: str, description: str, schema: Json) -> Json:
 
 
 PARAMETERS: Final = (
-    _parameter("from", f"The first hour (inclusive); without it {DEFAULT_DAYS} UTC days, today included.", _TIME),
+    _parameter("from", f"The first hour (inclusive); without it {DEFAULT_DAYS} days, today included.", _TIME),
     _parameter("to", "The end (exclusive); without it, now.", _TIME),
+    _parameter("range", "In place of from and to; it moves with the time.", {"type": "string", "enum": list(RANGES)}),
+    _parameter(
+        "time_zone",
+        "IANA name of the zone in which days, weeks and months begin, and of times without an offset; UTC without it.",
+        {"type": "string", "maxLength": MAX_ZONE_CHARS, "examples": ["Europe/Berlin"]},
+    ),
     _parameter(
         "group_by",
         f"Up to {MAX_GROUPED} of {', '.join(DIMENSIONS)}, separated by commas; provider,model without it.",
         {"type": "string", "examples": ["team", "provider,model"]},
     ),
-    _parameter("interval", "Hours or UTC days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),
+    _parameter("interval", "Hours or days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),
     _parameter("currency", "In which costs are compared; that of most calls without it.", {"type": "string"}),
     _parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", {"type": "string"}),
+    _parameter(
+        "compare",
+        "Each row also has the same of the period before: as many whole months or days, else as many hours.",
+        {"type": "string", "enum": [PREVIOUS]},
+    ),
+    _parameter(
+        "search",
+        "A text that names of the first dimension of group_by hold, in any case.",
+        {"type": "string", "maxLength": MAX_SEARCH_CHARS},
+    ),
     *(
         {**each, "schema": {"type": "string", "enum": [*GROUPS.sort_keys, "start"]}}
         if each.get("name") == "sort_key"
@@ -99,12 +95,28 @@ def object_schema(properties: Json, required: Iterable[str]) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
+def _or_null(schema: Json, description: str) -> Json:
+    return {"description": description, "oneOf": [schema, {"type": "null"}]}
+
+
 _COUNTED: Final[Json] = {
     **{name: {"type": "integer", "minimum": 0} for name in COUNTS[:INPUT]},
     **{name: {"type": ["integer", "null"], "minimum": 0} for name in COUNTS[INPUT:]},
     "costs": _AMOUNTS,
     "estimated_costs": _AMOUNTS,
 }
+_SUMS: Final = object_schema(_COUNTED, _COUNTED)
+_OF_COUNT: Final[Json] = {"difference": {"type": ["integer", "null"]}, "percent": {"type": ["string", "null"]}}
+_OF_COST: Final[Json] = {"difference": {"type": ["string", "null"]}, "percent": {"type": ["string", "null"]}}
+_CHANGES: Final[Json] = {
+    **dict.fromkeys(CHANGED, object_schema(_OF_COUNT, _OF_COUNT)),
+    "costs": {"type": "object", "additionalProperties": object_schema(_OF_COST, _OF_COST)},
+}
+_CHANGE: Final = _or_null(
+    object_schema(_CHANGES, _CHANGES),
+    "Of each figure, how much it is more than in the period before, and by how many percent of that. Null where one"
+    " side is unknown, or nothing was before.",
+)
 _NAMES: Final[Json] = {
     **{name: {"type": ["string", "null"]} for name in DIMENSIONS},
     "start": {"type": "string", "format": "date-time", "description": "Of the hour or day; only with an interval."},
@@ -119,11 +131,12 @@ _NAMES: Final[Json] = {
         "description": "Dimension -> why its name is null; other is beyond a bound.",
         "additionalProperties": {"type": "string", "enum": [each.value for each in Absent]},
     },
+    "previous": _or_null(_SUMS, "Only with compare: the same in the period before; null where it has no call."),
+    "change": _CHANGE,
 }
 
 
 _LIST: Final = list_answer(GROUPS, "Usage")["content"]["application/json"]["schema"]["properties"]
-_SUMS: Final = object_schema(_COUNTED, _COUNTED)
 ANSWER_KEYS: Final[Json] = {
     **_LIST,
     GROUPS.root: {"type": "array", "items": object_schema(_NAMES | _COUNTED, _COUNTED)},
@@ -134,7 +147,20 @@ ANSWER_KEYS: Final[Json] = {
     "counted_through": _TIME_OR_NULL | {"description": "Calls whose outcome was final by then are in the sums."},
     "hours_from": _TIME_OR_NULL | {"description": "Hours are kept since then; before it only days."},
 }
-_ANSWER: Final = object_schema(ANSWER_KEYS, ANSWER_KEYS)
+_BEFORE: Final[Json] = {
+    "from": _TIME_OR_NULL,
+    "to": _TIME_OR_NULL,
+    "rest": _or_null(_SUMS, "What no row of this page holds."),
+    "totals": _or_null(_SUMS, "Null where it has no call."),
+    "change": _CHANGE,
+}
+WITH_COMPARE: Final[Json] = {
+    "previous": _or_null(
+        object_schema(_BEFORE, _BEFORE),
+        "Only with compare: the period before. Null where its hours are no longer kept.",
+    )
+}
+_ANSWER: Final = object_schema(ANSWER_KEYS | WITH_COMPARE, ANSWER_KEYS)
 
 SHOW: Final = Operation(
     method="GET", path=USAGE, id="showUsage", tag="Usage",

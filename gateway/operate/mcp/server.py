@@ -45,9 +45,9 @@ NAME: Final = "ai-telemetry-gateway"
 INSTRUCTIONS: Final = """Usage and cost of AI calls as this gateway counted them, each call once.
 
 Money is decimal text by currency; currencies are never added. null is unknown, never 0.
-Times are UTC. To compare two weeks ask show_usage twice with `from` and `to`, grouped by what may
-explain the difference (model, user, project, key), and look at list_insights for what the gateway
-noticed itself. list_calls shows single calls and why each was counted as it was. No tool shows
+Times are UTC unless `time_zone` is given. To compare a week with the one before ask show_usage with
+`range=last_week` and `compare=previous`, grouped by what may explain the difference (model, user,
+project, key), and look at list_insights for what the gateway noticed itself. list_calls shows single calls and why each was counted as it was. No tool shows
 prompts, completions or keys, and none changes anything."""
 
 Context = ServerRequestContext[Any]

@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway.observability.metrics import Status
 from gateway.observability.waiting_metrics import waiting_note
 from gateway.operate.parts import PARTS
-from gateway.operate.site.usage_answers import NO_USAGE, Usage, UsageAnswers
+from gateway.operate.site.usage_answers import Usage, UsageAnswers
 from gateway.operate.site.usage_figures import (
     Row,
     charts_of,
@@ -22,7 +22,7 @@ from gateway.operate.site.usage_question import RANGES, SHOWN, Question, questio
 from gateway.operate.site.verdict import faults_of
 from gateway.operate.site.view import View
 from gateway.usage.insights.finding import Insight
-from gateway.usage.sums.figures import Breakdown
+from gateway.usage.sums.figures import NO_USAGE, Breakdown
 from gateway.usage.sums.grains import Dimension
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gateway.operate.site.usage_question import Question
-from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
+from gateway.usage.sums.figures import NO_USAGE, Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.timespan import TimeRange
@@ -38,7 +38,6 @@ class Usage(NamedTuple):
     """A later request gets newer figures; 0 where the next one does."""
 
 
-NO_USAGE: Final = UsageSums()
 NOTHING: Final = Usage(NO_USAGE, (), {}, None)
 
 

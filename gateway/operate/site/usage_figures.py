@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from gateway.operate.site import words
 from gateway.operate.site.charts import Chart, Series, Value, bar_chart
 from gateway.operate.site.usage_question import Question
+from gateway.usage.sums.change import cost_in
 from gateway.usage.sums.figures import COUNTS, Bucket, Group, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
@@ -92,14 +93,9 @@ def charts_of(buckets: Sequence[Bucket], total: UsageSums, interval: Interval) -
 
 def cost_chart(total: Amount, times: Sequence[str], sums: Sequence[UsageSums]) -> Chart:
     currency = total.currency
-    series = Series("cost", "c1", [cost_in(currency, each) for each in sums])
+    series = Series("cost", "c1", [cost_in(each, currency) for each in sums])
     written = f"{currency} {words.money(total.amount)}"
     return bar_chart(f"cost-{currency}", f"Cost in {currency}", written, times, [series], money_value)
-
-
-def cost_in(currency: str, sums: UsageSums) -> Decimal | None:
-    """None where calls without a known cost are all that could have one."""
-    return sums.costs.get(currency, None if sums.calls_without_cost else Decimal(0))
 
 
 def token_chart(total: UsageSums, times: Sequence[str], sums: Sequence[UsageSums]) -> Chart:

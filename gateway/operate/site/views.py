@@ -12,9 +12,10 @@ from gateway.operate.site.operating import ask, present
 from gateway.operate.site.usage_figures import Row, cost_of
 from gateway.operate.site.usage_question import SHOWN, filter_texts
 from gateway.operate.site.view import View
+from gateway.usage.sums.answer_json import time_text
 from gateway.usage.sums.names import Name
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.request import Question, read_question, time_text
+from gateway.usage.sums.request import Question, read_question
 from gateway.usage.views.store import Views
 from gateway.usage.views.view import View as Kept
 from gateway.usage.views.view import question_of

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from gateway.usage.export.rows import Row, rows_of
+from gateway.usage.sums.answer_json import group_json, sums_json, time_text
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.figures import Group
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, SumRows
-from gateway.usage.sums.request import group_json, sums_json, time_text
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import TimeRange
 

@@ -52,6 +52,9 @@ class UsageSums:
         return (self.cached_tokens or 0) / self.cacheable_tokens
 
 
+NO_USAGE: Final = UsageSums()
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """One hour or day."""
@@ -129,6 +132,21 @@ class Adder:
 def _add_cost(costs: dict[str, Decimal], cells: Cells) -> None:
     if cells.currency is not None:
         costs[cells.currency] = EXACT.add(costs.get(cells.currency, Decimal(0)), cells.cost)
+
+
+def together(parts: Iterable[UsageSums]) -> UsageSums:
+    """The sum of *parts*, which have no call in common."""
+    counts: dict[str, Any] = dict.fromkeys(COUNTS)
+    costs, estimated = dict[str, Decimal](), dict[str, Decimal]()
+    for part in parts:
+        for name in COUNTS:
+            if (value := getattr(part, name)) is not None:
+                counts[name] = value + (counts[name] or 0)
+        for into, amounts in ((costs, part.costs), (estimated, part.estimated_costs)):
+            for currency, amount in amounts.items():
+                into[currency] = EXACT.add(into.get(currency, Decimal(0)), amount)
+    known = {name: value for name, value in counts.items() if value is not None}
+    return UsageSums(**known, costs=costs, estimated_costs=estimated)
 
 
 def less(total: UsageSums, parts: Iterable[UsageSums]) -> UsageSums | None:

@@ -1,42 +1,39 @@
-"""A question about usage in the parameters of a request, and its answer in JSON. Pure.
+"""A question about usage in the parameters of a request. Pure.
 
-Filters, sorting and pages follow the list conventions; `from`, `to`, `group_by`, `interval` and
-`currency` are beside them. A page begins at a number of rows: the rows are sums that change with
-every call, and no row is the place of another page.
+Filters, sorting and pages follow the list conventions; those of `OWN` are beside them. A page
+begins at a number of rows: the rows are sums that change with every call, and no row is the place
+of another page.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, Literal, NamedTuple, cast, get_args
 
 from gateway.common.lists.conventions import (
     BadListRequest,
-    CursorPosition,
     Filterable,
     ListRequest,
     ListShape,
-    Page,
-    Position,
     Sort,
-    envelope,
     read_request,
 )
-from gateway.usage.sums.figures import COUNTS, Breakdown, Bucket, Group, UsageSums, money_text
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent, Filters, Name
-from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.ranges import midnight, ms_of, period_before, range_of, times_of, whole_end, zone_of
 from gateway.usage.sums.timespan import Interval, TimeRange
 
 OrderBy = Literal["cost", "calls", "input_tokens", "output_tokens", "name"]
-Json = dict[str, Any]
 
 GROUP_BY: Final[tuple[Dimension, ...]] = ("provider", "model")
 INTERVALS: Final[tuple[Interval, ...]] = get_args(Interval)
 DEFAULT_DAYS: Final = 30
 MAX_GROUPED: Final = 3
 """Dimensions of one question."""
-OWN: Final = ("from", "to", "group_by", "interval", "currency", "unknown")
-_DAY_MS: Final = 24 * HOUR_MS
+OWN: Final = (
+    "from", "to", "range", "time_zone", "group_by", "interval", "currency", "unknown", "compare", "search",
+)  # fmt: skip
+PREVIOUS: Final = "previous"
+MAX_SEARCH_CHARS: Final = 100
 _LAST_MS: Final = 253_402_214_400_000
 """9999-12-31: the end of its hour and of its day can be written."""
 FILTERS: Final = tuple(Filterable(name, (), is_open=True) for name in DIMENSIONS)
@@ -57,10 +54,24 @@ class Question(NamedTuple):
     """Dimensions whose name is to be unknown."""
     shape: ListShape
     request: ListRequest
+    zone: tzinfo = UTC
+    """In which days begin."""
+    before: tuple[int, int] | None = None
+    """From and to of the period before, where rows are compared with it."""
+    search: str | None = None
+    """Kept are groups whose first name holds it."""
 
     @property
     def within(self) -> TimeRange:
         return TimeRange.of(self.from_ms, self.to_ms)
+
+    @property
+    def within_before(self) -> TimeRange | None:
+        """No hour of it is in `within`."""
+        if self.before is None:
+            return None
+        covered = TimeRange.of(*self.before)
+        return covered._replace(end_hour=min(covered.end_hour, self.within.first_hour))
 
     @property
     def where(self) -> Filters:
@@ -88,74 +99,63 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     if interval and own["group_by"] is not None:
         raise BadListRequest("interval: it cannot be asked for with group_by; filter by a name instead")
     unknown = () if own["unknown"] is None else _dimensions("unknown", own["unknown"], len(DIMENSIONS))
-    to_ms = _time("to", own["to"], now_ms)
-    from_ms = _time("from", own["from"], (now_ms // _DAY_MS - DEFAULT_DAYS + 1) * _DAY_MS)
-    if from_ms >= to_ms:
-        raise BadListRequest("from: a time before `to` is needed")
+    zone = UTC if own["time_zone"] is None else zone_of(own["time_zone"])
+    period = _period(own, now_ms, zone)
     own_text = ",".join(str(own[name] or "") for name in OWN)
     shape = (BUCKETS if interval else GROUPS).of(own_text)
     request = read_request(shape, [pair for pair in pairs if pair[0] not in OWN])
-    return Question(from_ms, to_ms, group_by, interval, own["currency"], unknown, shape, request)
+    return Question(
+        ms_of(period.start), ms_of(period.end), group_by, interval, own["currency"], unknown, shape, request, zone,
+        _before(own["compare"], period, now_ms), _search(own["search"], interval),
+    )  # fmt: skip
 
 
-def groups_json(question: Question, found: Breakdown) -> Json:
-    """The answer to a question by dimensions."""
-    rows = [group_json(question.group_by, group) for group in found.groups]
-    rest = None if found.rest is None else sums_json(found.rest)
-    return {**_page(question, rows, found.count), "rest": rest, "totals": sums_json(found.total)}
+class _Period(NamedTuple):
+    start: datetime
+    end: datetime
+    whole_end: datetime
+    """Of one that goes on: when it will be over."""
 
 
-def group_json(group_by: Sequence[Dimension], group: Group) -> Json:
-    """One group: its names, its sums, and of a model its dated names."""
-    versions = [{**names_json(("model",), each.names), **sums_json(each.sums)} for each in group.versions]
-    row = {**names_json(group_by, group.names), **sums_json(group.sums)}
-    return row | {"versions": versions} if versions else row
+def _period(own: Mapping[str, str | None], now_ms: int, zone: tzinfo) -> _Period:
+    """Raises BadListRequest."""
+    since, until, name = own["from"], own["to"], own["range"]
+    if name is not None:
+        if since is not None or until is not None:
+            raise BadListRequest("range: it cannot be asked for with from or to")
+        word = range_of(name)
+        start, end = times_of(word, now_ms, zone)
+        return _Period(start, end, whole_end(word, start, end))
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    today = midnight(now)
+    start = today - timedelta(days=DEFAULT_DAYS - 1) if since is None else _time("from", since, zone)
+    end = now if until is None else _time("to", until, zone)
+    if start >= end:
+        raise BadListRequest("from: a time before `to` is needed")
+    return _Period(start, end, today + timedelta(days=1) if until is None else end)
 
 
-def buckets_json(question: Question, found: Sequence[Bucket], total: UsageSums) -> Json:
-    """The answer to a question by time."""
-    ordered = found if question.request.sort.order == "asc" else found[::-1]
-    chosen = ordered[question.offset : question.offset + question.request.limit]
-    rows = [{"start": time_text(bucket.start_ms), **sums_json(bucket.sums)} for bucket in chosen]
-    return {**_page(question, rows, len(found)), "rest": None, "totals": sums_json(total)}
+def _before(compare: str | None, period: _Period, now_ms: int) -> tuple[int, int] | None:
+    """Raises BadListRequest."""
+    if compare is None:
+        return None
+    if compare != PREVIOUS:
+        raise BadListRequest(f"compare: only {PREVIOUS} is known")
+    start, end = (ms_of(time) for time in period_before(period.start, period.whole_end, now_ms))
+    if start < 0:
+        raise BadListRequest("compare: the period before begins before 1970")
+    return start, end
 
 
-def names_json(group_by: Sequence[Dimension], names: Sequence[Name]) -> Json:
-    """Each name by its dimension, null where there is none; `absent` states why."""
-    absent = {name: each.value for name, each in zip(group_by, names, strict=True) if isinstance(each, Absent)}
-    row: Json = {name: each if isinstance(each, str) else None for name, each in zip(group_by, names, strict=True)}
-    if absent:
-        row["absent"] = absent
-    return row
-
-
-def sums_json(sums: UsageSums) -> Json:
-    """Counts as numbers, amounts of money as text."""
-    return {
-        **{name: getattr(sums, name) for name in COUNTS},
-        "costs": amounts_json(sums.costs),
-        "estimated_costs": amounts_json(sums.estimated_costs),
-    }
-
-
-def amounts_json(amounts: Mapping[str, Any]) -> Json:
-    return {currency: money_text(amount) for currency, amount in sorted(amounts.items())}
-
-
-def time_text(ms: int | None) -> str | None:
-    """RFC 3339, UTC, seconds."""
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _page(question: Question, rows: Sequence[object], count: int) -> Json:
-    offset, limit = question.offset, question.request.limit
-    previous = _position(max(0, offset - limit)) if offset else None
-    following = _position(offset + limit) if offset + limit < count else None
-    return envelope(question.shape, question.request, Page(rows, count, previous, following))
-
-
-def _position(offset: int) -> Position:
-    return Position(CursorPosition(offset, 1), backwards=False)
+def _search(text: str | None, interval: Interval | None) -> str | None:
+    """Raises BadListRequest."""
+    if text is None or not text.strip():
+        return None
+    if interval is not None:
+        raise BadListRequest("search: it is among the names of groups, and cannot be asked for with interval")
+    if len(text) > MAX_SEARCH_CHARS:
+        raise BadListRequest(f"search: at most {MAX_SEARCH_CHARS} characters are possible")
+    return text.strip()
 
 
 def _single(pairs: Sequence[tuple[str, str]], name: str) -> str | None:
@@ -185,15 +185,14 @@ def _dimensions(parameter: str, text: str, most: int) -> tuple[Dimension, ...]:
     return tuple(cast("Dimension", name) for name in names)
 
 
-def _time(name: str, text: str | None, default_ms: int) -> int:
-    """ISO 8601, a date or a date and time; UTC where it has no offset."""
-    if text is None:
-        return default_ms
+def _time(name: str, text: str, zone: tzinfo) -> datetime:
+    """ISO 8601, a date or a date and time, in *zone*; of it where it has no offset."""
     try:
         time = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
-        ms = round((time.replace(tzinfo=UTC) if time.tzinfo is None else time).timestamp() * 1000)
+        found = time.replace(tzinfo=zone) if time.tzinfo is None else time.astimezone(zone)
+        ms = ms_of(found)
     except (ValueError, OverflowError):
         raise BadListRequest(f"{name}: an ISO 8601 date or time is needed, such as 2026-01-05") from None
     if not 0 <= ms <= _LAST_MS:
         raise BadListRequest(f"{name}: a time since 1970, and no later than 9999-12-31, is needed")
-    return ms
+    return found

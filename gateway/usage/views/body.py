@@ -9,10 +9,10 @@ from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import MAX_FILTER_CHARS, ORDERS
 from gateway.common.one_line import OneLine
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.ranges import RANGES, Range
 from gateway.usage.sums.request import GROUP_BY, INTERVALS, MAX_GROUPED, OrderBy
 from gateway.usage.sums.saved_filter import SavedFilter
 from gateway.usage.sums.timespan import Interval
-from gateway.usage.views.view import RANGES, Range
 
 GroupBy = Annotated[
     list[Dimension],

@@ -5,9 +5,10 @@ from typing import Any, Final, Protocol
 
 from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
+from gateway.usage.sums.ranges import BEYOND_HOURS
 from gateway.usage.sums.saved_filter import kept_filter
 from gateway.usage.views.body import NewView, ViewChange
-from gateway.usage.views.view import BEYOND_HOURS, View
+from gateway.usage.views.view import View
 
 MAX_VIEWS: Final = 1_000
 TOO_MANY: Final = f"views: {MAX_VIEWS} are kept already; delete some first"

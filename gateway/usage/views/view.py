@@ -1,30 +1,17 @@
 """A view: a question about usage that is kept, with a range that moves with the time. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Literal, TypedDict, get_args
+from typing import Annotated, TypedDict
 
 from gateway.common.contract.json_types import Schema, Time
 from gateway.common.lists.conventions import Order
 from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.ranges import Range, times_of
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.saved_filter import Kept, ShownFilter, query_of
 from gateway.usage.sums.timespan import Interval
 from spool.clock import rfc3339_ms
-
-Range = Literal[
-    "today", "yesterday", "last_24_hours", "last_7_days", "last_30_days", "last_90_days", "this_week", "last_week",
-    "this_month", "last_month", "this_quarter", "last_quarter", "this_year",
-]  # fmt: skip
-RANGES: Final[tuple[Range, ...]] = get_args(Range)
-_DAYS: Final[Mapping[str, int]] = {"today": 1, "last_7_days": 7, "last_30_days": 30, "last_90_days": 90}
-"""Today is the last of them."""
-BEYOND_HOURS: Final = frozenset({"last_90_days", "last_month", "this_quarter", "last_quarter", "this_year"})
-"""Ranges that may begin before the hours that are kept
-(`gateway.usage.sums.bounds.KEPT_HOURS`).
-"""
-_MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +55,6 @@ class ViewJson(TypedDict):
 class ViewDetail(ViewJson):
     usage: str
     """Path and query of the usage that it shows now."""
-
-
-def times_of(name: Range, now_ms: int) -> tuple[datetime, datetime]:
-    """The first moment of the range, and its end (not included), UTC; the end of one that goes on
-    is that of the current hour or day.
-    """
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    tomorrow = today + timedelta(days=1)
-    if name == "last_24_hours":
-        end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        return end - timedelta(hours=24), end
-    if name == "yesterday":
-        return today - timedelta(days=1), today
-    if name in _DAYS:
-        return tomorrow - timedelta(days=_DAYS[name]), tomorrow
-    which, _, unit = name.partition("_")
-    first = today - timedelta(days=today.weekday()) if unit == "week" else _first_of(today, _MONTHS[unit])
-    if which == "this":
-        return first, tomorrow
-    before = first - timedelta(days=1)
-    return (first - timedelta(days=7) if unit == "week" else _first_of(before, _MONTHS[unit])), first
-
-
-def _first_of(day: datetime, months: int) -> datetime:
-    """Of the month, quarter or year that *day* is in."""
-    return day.replace(month=(day.month - 1) // months * months + 1, day=1)
 
 
 def question_of(view: View, now_ms: int) -> list[tuple[str, str]]:

@@ -348,6 +348,9 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     admin = gateway.admin
     assert admin.ask("GET", "/v2/usage?group_by=team,model&limit=1").status_code == 200
     assert admin.ask("GET", "/v2/usage?interval=day").status_code == 200
+    compared = "compare=previous&time_zone=Europe/Berlin&range=this_month"
+    assert admin.ask("GET", f"/v2/usage?group_by=team&{compared}").json()["previous"]["totals"] is None
+    assert admin.ask("GET", f"/v2/billing/costs?interval=day&{compared}").status_code == 200
     assert admin.ask("GET", "/v2/usage?interval=week").status_code == 400
     assert admin.ask("GET", "/v2/usage?interval=hour&from=2020-01-01").status_code == 400
     assert admin.ask("GET", "/v2/calls?limit=1").json()["pagination"]["cursor"]["has_previous"] is False

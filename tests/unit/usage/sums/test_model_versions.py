@@ -15,12 +15,12 @@ from gateway.stores.sqlite.sums import names
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.export.period import period_rows
 from gateway.usage.sums import bounds
+from gateway.usage.sums.answer_json import group_json
 from gateway.usage.sums.bounds import MAX_VERSIONS
 from gateway.usage.sums.figures import Group
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.request import group_json
 from tests.support.stores import only_sqlite
 from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
 from tests.unit.usage.sums.test_tally import NOW_HOUR, record

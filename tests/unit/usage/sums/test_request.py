@@ -3,8 +3,9 @@
 import pytest
 
 from gateway.common.lists.conventions import BadListRequest
+from gateway.usage.sums.answer_json import time_text
 from gateway.usage.sums.names import Absent
-from gateway.usage.sums.request import read_question, time_text
+from gateway.usage.sums.request import read_question
 from gateway.usage.sums.tally import HOUR_MS
 
 NOW_MS = 1_767_607_200_000
@@ -45,6 +46,13 @@ def test_an_unknown_name_is_asked_for_by_its_dimension() -> None:
         ([("to", "9999-12-31T23:59:59.999999999Z")], "to: a time since 1970"),
         ([("from", "2026-02-01")], "from: a time before `to`"),
         ([("from", "2026-01-01"), ("from", "2026-01-02")], "from: one value"),
+        ([("range", "last_year")], "range: one of today, "),
+        ([("range", "today"), ("from", "2026-01-01")], "range: it cannot be asked for with from"),
+        ([("time_zone", "Berlin")], "time_zone: a name of the IANA list"),
+        ([("compare", "next")], "compare: only previous"),
+        ([("compare", "previous"), ("from", "1970-01-01"), ("to", "1970-01-03")], "compare: the period before begins"),
+        ([("search", "x" * 101)], "search: at most 100"),
+        ([("search", "x"), ("interval", "day")], "search: it is among the names of groups"),
         ([("colour", "red")], "query: "),
         ([("limit", "501")], "limit: "),
         ([("cursor", "x")], "cursor: "),

@@ -14,9 +14,10 @@ from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, views
 from gateway.usage.sums import bounds
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.ranges import BEYOND_HOURS, RANGES, Range, times_of
 from gateway.usage.sums.request import read_question
 from gateway.usage.views.store import Views
-from gateway.usage.views.view import BEYOND_HOURS, RANGES, Range, question_of, times_of
+from gateway.usage.views.view import question_of
 from tests.support.operations import perform
 from tests.support.shown import shown as html_of
 from tests.support.shown import text_of

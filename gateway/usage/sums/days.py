@@ -1,0 +1,45 @@
+"""Days of a time zone, made of the UTC hours that are kept."""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import NamedTuple
+
+from gateway.usage.sums.figures import Bucket, UsageSums, together
+from gateway.usage.sums.names import Filters
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.ranges import midnight, ms_of
+from gateway.usage.sums.timespan import Interval, TimeRange
+
+
+class Days(NamedTuple):
+    """Days of a zone, from the one that *from_ms* is in."""
+
+    zone: tzinfo
+    from_ms: int
+
+    def start_of(self, hour_ms: int) -> int:
+        """Of the day in which an hour begins. The first hour may begin on the day before, in zones
+        with half an hour.
+        """
+        return ms_of(midnight(datetime.fromtimestamp(max(hour_ms, self.from_ms) / 1000, self.zone)))
+
+    def same_day(self, start_ms: int, other: "Days") -> int:
+        """The start of the day that is as far from the first as *start_ms* is in *other*."""
+        first, theirs, day = (
+            midnight(datetime.fromtimestamp(ms / 1000, self.zone)) for ms in (self.from_ms, other.from_ms, start_ms)
+        )
+        return ms_of(first + timedelta(days=(day.date() - theirs.date()).days))
+
+
+async def buckets_of(
+    queries: UsageQueries, within: TimeRange, interval: Interval, where: Filters, days: Days
+) -> list[Bucket]:
+    """Hours, or days of the zone, in order; those without any call are left out. Raises BadRange.
+    Days of another zone than UTC are made of hours.
+    """
+    if interval == "hour" or days.zone is UTC:
+        return await queries.over_time(within, interval=interval, where=where)
+    by_day: dict[int, list[UsageSums]] = defaultdict(list)
+    for hour in await queries.over_time(within, interval="hour", where=where):
+        by_day[days.start_of(hour.start_ms)].append(hour.sums)
+    return [Bucket(start_ms, together(sums)) for start_ms, sums in by_day.items()]
