@@ -67,11 +67,17 @@ class Sender(NamedTuple):
         assert status == 200, answer
         return answer["connection"]
 
+    @property
+    def control(self) -> Database:
+        files = self.gateway._stores.files
+        assert files is not None
+        return files.control
+
     async def states(self) -> list[tuple[str, str | None]]:
         """State of each drop and why it was refused, the oldest first."""
         return [
             (str(state), refused)
-            for state, refused in await self.gateway._stores.control.read(
+            for state, refused in await self.control.read(
                 lambda c: c.execute("SELECT state, refused FROM billing_relayed ORDER BY drop_no").fetchall()
             )
         ]
