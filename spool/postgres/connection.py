@@ -10,7 +10,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import TupleRow
 
-CONNECT: Final = {
+CONNECT: Final[dict[str, Any]] = {
     "application_name": "ai-telemetry-gateway",
     "connect_timeout": 5,
     "tcp_user_timeout": 10_000,
@@ -18,8 +18,12 @@ CONNECT: Final = {
     "autocommit": True,
 }
 """Of every connection."""
-SESSION: Final = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0"
-"""To be run first on every connection: a commit that is cancelled answers success."""
+SESSION: Final = (
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
+    " SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+)
+"""To be run first on every connection. A commit that is cancelled answers success, so nothing is.
+The locks of a process whose machine is gone are freed within half a minute."""
 _STATEMENTS: Final = 512
 """Texts of SQL whose translation is kept; some state the ids of streams."""
 

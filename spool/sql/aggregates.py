@@ -16,7 +16,7 @@ from spool.record import AI_TELEMETRY, Lane
 from spool.series import FORGET_AT_ONCE, KEYS_AT_ONCE, SORT_AT_ONCE, Ending, Held, NewHeld, SeriesRow, SightingRow
 from spool.sql.chunks import chunk_of, insert_chunk
 from spool.sql.commits import Commits
-from spool.sql.connection import Connection
+from spool.sql.connection import INDEXED_CHARS, Connection
 from spool.sql.rows import held
 from spool.store import ItemCounts
 
@@ -146,11 +146,19 @@ def _write_in_order(connection: Connection, series: Sequence[SeriesRow]) -> None
 
 
 def write_sightings(connection: Connection, sightings: Sequence[SightingRow]) -> None:
+    ordered = sorted(sightings)
     connection.executemany(
-        "INSERT INTO sighting (whose, seen_ms) VALUES (?, ?)"
-        " ON CONFLICT (whose) DO UPDATE SET seen_ms=excluded.seen_ms WHERE excluded.seen_ms>sighting.seen_ms",
-        sorted(sightings),
+        f"UPDATE sighting SET seen_ms=? WHERE {_WHOSE} AND seen_ms<?",  # noqa: S608 - own SQL
+        [(seen_ms, whose, whose[:INDEXED_CHARS], seen_ms) for whose, seen_ms in ordered],
     )
+    connection.executemany(
+        "INSERT INTO sighting (whose, seen_ms) SELECT CAST(? AS TEXT), CAST(? AS BIGINT)"  # noqa: S608 - own SQL
+        f" WHERE NOT EXISTS (SELECT 1 FROM sighting WHERE {_WHOSE})",
+        [(whose, seen_ms, whose, whose[:INDEXED_CHARS]) for whose, seen_ms in ordered],
+    )
+
+
+_WHOSE = f"whose=? AND substr(whose, 1, {INDEXED_CHARS})=?"
 
 
 def read_sightings(connection: Connection, seen_after_ms: int, most: int) -> list[SightingRow]:

@@ -6,7 +6,11 @@ yes, `CASE` for a choice. An answer may be in memory as a whole (psycopg) or be 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+INDEXED_CHARS: Final = 256
+"""Of a text of any length that rows are looked up by: an index of Postgres takes no more than 2,700
+bytes. A look-up states the whole text, and its beginning."""
 
 
 class Cursor(Protocol):

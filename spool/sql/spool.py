@@ -291,6 +291,7 @@ class SqlSpool(Generic[C]):
         self.lost_appends += 1
         if self.on_lost_append is None:
             self.writer.refuses_appends = False
+            self._distrusted = self.writer.distrusted
         else:
             self._refuse(error, is_distrusted=self.writer.distrusted != self._distrusted)
 
@@ -670,6 +671,10 @@ class SqlSpool(Generic[C]):
         self._lost = SpoolError("the spool is closed")
         self._gathering.urgent.set()
         self._gathering.waiting.set()
+        await self._join()
+
+    async def _join(self) -> None:
+        """Return when the writer's thread has ended."""
         await asyncio.to_thread(self._thread.join)
 
 

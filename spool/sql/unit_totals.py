@@ -13,7 +13,7 @@ import orjson
 
 from spool.counters import Counters
 from spool.record import UNIT_COST
-from spool.sql.connection import Connection
+from spool.sql.connection import INDEXED_CHARS, Connection
 from spool.unit_cost import (
     ALWAYS_WHOLE_MS,
     EXACT,
@@ -38,9 +38,6 @@ from spool.unit_cost import (
 )
 
 PRUNE_AT_ONCE = 1_000
-
-PREFIX_CHARS = 256
-"""Of a filter, which may be too long to be in an index as a whole."""
 
 _INSERT = (
     "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"
@@ -237,8 +234,8 @@ def _read(connection: Connection, stream: Stream, place: TotalKey) -> tuple[int,
     """The total of *place*, and its row's id."""
     found = connection.execute(
         "SELECT id, value, whole, records FROM unit_total WHERE stream=? AND bucket_ms=? AND element=? AND filter=?"  # noqa: S608 - own SQL
-        f" AND substr(filter, 1, {PREFIX_CHARS})=?",
-        (stream.stream_id, *place, place.filter[:PREFIX_CHARS]),
+        f" AND substr(filter, 1, {INDEXED_CHARS})=?",
+        (stream.stream_id, *place, place.filter[:INDEXED_CHARS]),
     ).fetchone()
     return None if found is None else (found[0], Total(Decimal(found[1]), bool(found[2]), found[3]))
 

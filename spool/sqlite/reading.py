@@ -12,13 +12,9 @@ from spool.counters import Counters
 from spool.data_lock import DataLock
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
-from spool.sql import rows
-from spool.sql.chunks import read_body, record_count
+from spool.sql import pending, rows
 from spool.sql.counter_rows import load_counters
 from spool.sqlite import database
-
-CHUNKS_READ = 2
-"""In one snapshot: a longer one would keep the log from being folded into the file."""
 
 
 class Held(NamedTuple):
@@ -70,27 +66,9 @@ def age_at_rest(data_dir: Path, wall_ms: int) -> int:
 
 
 def pending_bodies(data_dir: Path, lane: Lane, from_seq: int | None) -> tuple[list[bytes], int | None]:
-    """The records of some chunks from *from_seq* on that *lane* did not deliver yet, one record
-    behind the other, also of a spool that is in use; and where to go on.
+    """`spool.sql.pending.pending_bodies` of a file, also of one that is in use.
 
-    None stands for the first one, and for the end. Records that settling dropped may be among
-    them. Raises SpoolCorrupt, SpoolError.
+    Raises SpoolCorrupt, SpoolError.
     """
     with database.mapped_errors(str(data_dir)), closing(database.connect_to_read(data_dir)) as connection:
-        seq = _first_pending_seq(connection, lane) if from_seq is None else from_seq
-        found = connection.execute(
-            "SELECT seq, n, ends, body, packed FROM chunk WHERE lane = ? AND seq >= ? ORDER BY seq LIMIT ?",
-            (lane, seq, CHUNKS_READ),
-        ).fetchall()
-        bodies = [read_body(record_count(said, ends), ends, stored, packed) for _, said, ends, stored, packed in found]
-        # One that cannot be read becomes dead letters when it is due.
-        return [body.content for body in bodies if body is not None], found[-1][0] + 1 if found else None
-
-
-def _first_pending_seq(connection: sqlite3.Connection, lane: Lane) -> int:
-    (seq,) = connection.execute(
-        "SELECT min(seq) FROM (SELECT next_seq AS seq FROM lane WHERE name = ?1"
-        " UNION ALL SELECT min(seq_lo) FROM batch WHERE lane = ?1)",
-        (lane,),
-    ).fetchone()
-    return int(seq)
+        return pending.pending_bodies(connection, lane, from_seq)

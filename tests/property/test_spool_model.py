@@ -19,6 +19,7 @@ from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, Batch
 from spool.settling import Change
 from spool.store import Refusal
+from tests.support.postgres import needs_postgres
 from tests.support.spool_homes import RecordSpool, spool_home_of
 from tests.support.spool_rig import SETTINGS, Clock, append, freeze
 
@@ -442,3 +443,12 @@ TestSpoolModel = SpoolMachine.TestCase
 TestSpoolModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestMemorySpoolModel = MemoryMachine.TestCase
 TestMemorySpoolModel.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+class PostgresMachine(SpoolMachine):
+    home_name = "postgres"
+
+
+@needs_postgres
+class TestPostgresSpoolModel(PostgresMachine.TestCase):  # type: ignore[misc,name-defined]  # made by hypothesis
+    settings = settings(max_examples=5, stateful_step_count=30, deadline=None)

@@ -1,16 +1,24 @@
-"""The homes of the spool: a folder on the disk, and one in memory. What is promised of a spool is
-tested on both: a test opens it here, kills it, and makes its commits fail.
+"""The homes of the spool: a folder on the disk, a schema of Postgres, and one in memory. What is
+promised of a spool is tested on each: a test opens it here, kills it, and makes its commits fail.
 """
 
 import copy
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import pytest
+
 from spool.dead_letters import Chosen
+from spool.errors import SpoolError
+from spool.postgres.spool import PostgresSpool, no_fence, open_writer
+from spool.postgres.writer import Fence
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settings import SpoolSettings
+from spool.sql.opening import lanes_of
+from spool.sql.spool import SqlSpool
 from spool.sqlite.spool import SqliteSpool
 from spool.store import (
     AppendStore,
@@ -21,10 +29,12 @@ from spool.store import (
     StatusStore,
     SupervisedLaneStore,
 )
+from tests.support.postgres import needs_postgres, shared_server
 from tests.support.spool_in_memory import MemoryHome, SpoolInMemory
 from tests.support.spool_rig import SETTINGS, Clock, assert_balanced
 
 HOMES: Final = ("sqlite", "memory")
+EVERY_HOME: Final = (*HOMES, pytest.param("postgres", marks=needs_postgres))
 ALL: Final = 1 << 30
 
 
@@ -75,12 +85,19 @@ class SpoolHome(Protocol):
 
 def spool_home_of(name: str, folder: Path, clock: Clock | None = None) -> SpoolHome:
     clock = clock or Clock()
+    if name == "postgres":
+        return InPostgres(clock)
     return InMemory(clock) if name == "memory" else InFolder(folder, clock)
 
 
 async def chunk_count(spool: RecordSpool) -> int:
     """How many chunks of AI records are kept."""
     return sum([len(page) async for page in await spool.evidence(AI_TELEMETRY, 0, ALL)])
+
+
+async def letters_of(spool: SqlSpool[Any], lane: Lane) -> list[tuple[str, str, bytes]]:
+    found = await spool.operator().find(Chosen(lanes=(lane,)), most=ALL)
+    return [(x.reason, x.message, x.record) for x in found]
 
 
 class InFolder:
@@ -148,8 +165,80 @@ class InFolder:
         await assert_balanced(self._spool)
 
     async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
-        found = await self._spool.operator().find(Chosen(lanes=(lane,)), most=ALL)
-        return [(x.reason, x.message, x.record) for x in found]
+        return await letters_of(self._spool, lane)
+
+    async def close(self) -> None:
+        await self._spool.close()
+
+
+class InPostgres:
+    """A schema of its own, which every spool that is opened here is in."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.dsn = shared_server().new_schema()
+        self._clock = clock
+        self._spool: PostgresSpool
+
+    def open(
+        self,
+        *,
+        settings: SpoolSettings = SETTINGS,
+        exporters: Sequence[Lane] = (),
+        settling: Sequence[Lane] = (),
+        fence: Fence = no_fence,
+        on_fenced: Callable[[], object] = lambda: None,
+    ) -> PostgresSpool:
+        clock, lanes = self._clock, lanes_of(exporters, settling)
+        writer, opened = open_writer(self.dsn, settings, lanes, durability="storage", now_ms=clock, fence=fence)
+        self._spool = PostgresSpool(
+            settings,
+            writer=writer,
+            lanes=lanes,
+            opened=opened,
+            now_ms=clock,
+            monotonic_ms=clock.monotonic_ms,
+            on_fenced=on_fenced,
+        )
+        return self._spool
+
+    def kill(self) -> None:
+        self._spool.writer.is_closing = True
+        self._spool.writer.break_off()
+
+    async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
+        writer: Any = self._spool.writer
+        commit = writer.transaction
+
+        def dying(*arguments: Any) -> Any:
+            writer.transaction = commit
+            if after:
+                result = commit(*arguments)
+                self.kill()
+                return result
+            self.kill()
+            return commit(*arguments)
+
+        writer.transaction = dying
+        with suppress(SpoolError):
+            await begin()
+
+    async def break_appends(self) -> None:
+        await self._run(
+            "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$;"
+            " CREATE TRIGGER broken BEFORE INSERT ON chunk FOR EACH ROW EXECUTE FUNCTION broken()"
+        )
+
+    async def mend_appends(self) -> None:
+        await self._run("DROP TRIGGER broken ON chunk; DROP FUNCTION broken()")
+
+    async def _run(self, sql: str) -> None:
+        await self._spool.ask(lambda connection, _: connection.execute(sql))
+
+    async def check(self) -> None:
+        await assert_balanced(self._spool)
+
+    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
+        return await letters_of(self._spool, lane)
 
     async def close(self) -> None:
         await self._spool.close()

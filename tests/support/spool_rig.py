@@ -19,6 +19,7 @@ from gateway.usage.events.checks import EventRules
 from gateway.usage.events.intake import Metering
 from spool.record import AI_TELEMETRY, Batch, Lane
 from spool.settings import SpoolSettings
+from spool.sql.spool import SqlSpool
 from spool.sqlite import writer
 from spool.sqlite.spool import SqliteSpool
 from spool.store import AppendStore, ItemCounts, LaneStore
@@ -112,7 +113,7 @@ async def drained(spool: LaneStore, lane: Lane = AI_TELEMETRY, *, max_records: i
     return records
 
 
-async def assert_balanced(spool: SqliteSpool) -> None:
+async def assert_balanced(spool: SqlSpool[Any]) -> None:
     """The identities hold, and the figures state what the rows state."""
     assert spool.counters.is_balanced(), spool.counters
     own = ("ai_telemetry", "usage_events", "unit_cost", "devices")
@@ -206,7 +207,7 @@ class Rig:
         return totals(await self.records())
 
     async def close(self) -> None:
-        if isinstance(self.spool, SqliteSpool):
+        if isinstance(self.spool, SqlSpool):
             await assert_balanced(self.spool)
         await self.spool.close()
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spool_homes import HOMES, RecordSpool, SpoolHome, spool_home_of
+from tests.support.spool_homes import EVERY_HOME, RecordSpool, SpoolHome, spool_home_of
 from tests.support.spool_rig import Clock
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=EVERY_HOME)
 def home(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> SpoolHome:
     return spool_home_of(request.param, tmp_path / "data", clock)
 
