@@ -18,8 +18,11 @@ CONNECT: Final[dict[str, Any]] = {
     "autocommit": True,
 }
 """Of every connection."""
+SILENT_S: Final = 5
+"""The server ends a transaction whose process says nothing for so long, as one that was stopped: it
+holds what another gateway waits for. A COMMIT that waits for its standbys is not ended."""
 SESSION: Final = (
-    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
+    f"SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = {SILENT_S * 1000};"
     " SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 )
 """To be run first on every connection. A commit that is cancelled answers success, so nothing is.

@@ -118,6 +118,29 @@ async def test_a_cancelled_caller_leaves_a_whole_change(database: PostgresDataba
     assert await database.read(total) == 3
 
 
+async def test_a_process_that_falls_silent_in_a_change_holds_nobody_up(
+    dsn: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was stopped: its change is undone, and the next one is made."""
+    monkeypatch.setattr(postgres_database, "SESSION", "SET idle_in_transaction_session_timeout = 200")
+    stopped = await PostgresDatabase.open(dsn, durability="storage")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def silent(connection: PostgresConnection) -> None:
+        add(connection)
+        begun.set()
+        go_on.wait()
+
+    writing = asyncio.create_task(stopped.write(silent))
+    await asyncio.to_thread(begun.wait)
+    await database.write(add)
+    go_on.set()
+    with pytest.raises(DatabaseUnavailable, match="idle-in-transaction"):
+        await writing
+    assert await database.read(total) == 1
+    await stopped.close()
+
+
 async def test_connections_that_were_broken_are_replaced(dsn: str, database: PostgresDatabase) -> None:
     await asyncio.gather(*(database.read(total) for _ in range(8)))
     with psycopg.connect(dsn, autocommit=True) as other:
