@@ -20,6 +20,7 @@ from statistics import median
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from gateway.access.home import KeyRows
 from gateway.access.key import GATEWAY_PREFIX, keyed_hash, mint
 from gateway.access.limits import RateLimits
 from gateway.access.store import KeyStore
@@ -105,12 +106,14 @@ async def filled(keys: KeyStore, home: SqliteKeys, n: int) -> list[Headers]:
     first = await keys.create("key 0", GRANT, by="ops@example.com", labels=LABELS, limits=LIMITS)
     found = [first.secret.reveal()]
 
-    async with home.change() as change:
+    def fill(kept: KeyRows) -> None:
         for i in range(1, n):
             key_id, secret = mint(GATEWAY_PREFIX, secrets.token_bytes)
             found.append(secret.reveal())
             key = replace(first.key, key_id=key_id, name=f"key {i}")
-            await change.insert(key, keyed_hash(PEPPER, secret.reveal()))
+            kept.insert(key, keyed_hash(PEPPER, secret.reveal()))
+
+    await home.commit(fill)
     return [*map(shown, found)]
 
 

@@ -1,13 +1,10 @@
-"""Where keys are kept, as the key store uses it.
-
-Each call raises DatabaseUnavailable where what is kept cannot be read or written now.
-"""
+"""Where keys are kept, as the key store uses it."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from gateway.access.record import KeyRecord, Which
+from gateway.common.storage.home import Home
 
 
 class KeptKey(NamedTuple):
@@ -26,40 +23,38 @@ class KeysNow(NamedTuple):
     """None where the generation is the one that was known."""
 
 
-class KeyChange(Protocol):
-    """A change of keys: all of it or, where it raises, nothing."""
+class KeyRows(Protocol):
+    """What is kept of keys, inside one commit or snapshot."""
 
-    async def check_pepper(self, check: bytes) -> None:
+    def check_pepper(self, check: bytes) -> None:
         """Note *check* with the first use. Raises PepperMismatch when another one was noted."""
 
-    async def find(self, which: Which) -> KeyRecord:
-        """Raises NoSuchKey."""
-
-    async def find_by_id(self, key_id: str) -> KeptKey | None: ...
-
-    async def find_legacy(self) -> KeptKey | None:
-        """The imported key."""
-
-    async def insert(self, key: KeyRecord, secret_hash: bytes) -> None:
-        """Raises NameTaken, LegacyKeyExists."""
-
-    async def save(self, key: KeyRecord) -> None:
-        """All of it but the time of last access, which only ever goes forward. Raises NameTaken."""
-
-    async def save_secret(self, key_id: str, secret_hash: bytes) -> None: ...
-
-    async def delete(self, key_id: str) -> None: ...
-
-
-class KeyHome(Protocol):
-    def change(self) -> AbstractAsyncContextManager[KeyChange]:
-        """Made when the block ends; from then on every process that asks for `now` learns of it."""
-
-    async def every_key(self) -> list[KeyRecord]:
+    def every(self) -> list[KeyRecord]:
         """By name."""
 
-    async def find(self, which: Which) -> KeyRecord:
+    def find(self, which: Which) -> KeyRecord:
         """Raises NoSuchKey."""
+
+    def find_by_id(self, key_id: str) -> KeptKey | None: ...
+
+    def find_legacy(self) -> KeptKey | None:
+        """The imported key."""
+
+    def insert(self, key: KeyRecord, secret_hash: bytes) -> None:
+        """Raises NameTaken, LegacyKeyExists."""
+
+    def save(self, key: KeyRecord) -> None:
+        """All of it but the time of last access, which only ever goes forward. Raises NameTaken."""
+
+    def save_secret(self, key_id: str, secret_hash: bytes) -> None: ...
+
+    def delete(self, key_id: str) -> None: ...
+
+
+class KeyHome(Home[KeyRows], Protocol):
+    """What a commit changes is what this home's `now` has when it returns, and what the `now` of
+    every other process has then, or within a second.
+    """
 
     async def note_access(self, noted: Mapping[str, int]) -> None:
         """*noted*: key id -> epoch ms of its last access; a stored time only ever goes forward."""
@@ -69,7 +64,7 @@ class KeyHome(Protocol):
         changes.
         """
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """`now` is asked no more."""
 
 

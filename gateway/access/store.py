@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey, NotConfirmed
-from gateway.access.home import KeptKey, KeyHome
+from gateway.access.home import KeptKey, KeyHome, KeyRows
 from gateway.access.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
 from gateway.access.labels import NO_LABELS
 from gateway.access.limits import NO_LIMITS, RateLimits
@@ -62,10 +62,10 @@ class KeyStore:
         hashed with another *pepper*; then it is closed.
         """
         try:
-            async with home.change() as change:
-                await change.check_pepper(keyed_hash(pepper, "pepper-check"))
+            check = keyed_hash(pepper, "pepper-check")
+            await home.commit(lambda kept: kept.check_pepper(check))
         except BaseException:
-            home.close()
+            await home.close()
             raise
         return cls(home, prefix=prefix, pepper=pepper, now_ms=now_ms, random_bytes=random_bytes)
 
@@ -113,14 +113,19 @@ class KeyStore:
         It keeps its id, name, labels, limits and status. Raises InvalidKey.
         """
         secret_hash = self._hash_of_legacy(secret)
-        async with self._home.change() as kept:
-            found = await kept.find_legacy()
-            if found is None or (found[0].grant, found[1]) == (grant, secret_hash):
-                return found and found[0]
-            key = valid_key(replace(found[0], grant=grant, updated_by=by, modified_at_ms=self._now_ms()))
-            await kept.save(key)
-            await kept.save_secret(key.key_id, secret_hash)
-        return self._with_access(key)
+        now_ms = self._now_ms()
+
+        def change(kept: KeyRows) -> KeyRecord | None:
+            found = kept.find_legacy()
+            if found is None or (found.key.grant, found.secret_hash) == (grant, secret_hash):
+                return found and found.key
+            key = valid_key(replace(found.key, grant=grant, updated_by=by, modified_at_ms=now_ms))
+            kept.save(key)
+            kept.save_secret(key.key_id, secret_hash)
+            return key
+
+        key = await self._home.commit(change)
+        return key and self._with_access(key)
 
     async def take(
         self,
@@ -143,20 +148,23 @@ class KeyStore:
         if key_id is None:
             raise InvalidKey(f"secret: a whole key is needed, which begins with {self._prefix}_")
         secret_hash = keyed_hash(self._pepper, text)
-        given = {"name": name, "grant": grant, "description": description, "labels": labels, "limits": limits}
-        async with self._home.change() as kept:
-            found = await kept.find_by_id(key_id)
-            if found is None:
-                key = valid_key(replace(self._fresh(key_id, display_form(secret), name, grant, by), **given))  # type: ignore[arg-type]  # each is its field's type
-                await kept.insert(key, secret_hash)
-                return key
-            if found[1] != secret_hash:
+        fresh = self._fresh(key_id, display_form(secret), name, grant, by)
+
+        def change(kept: KeyRows) -> KeyRecord:
+            found = kept.find_by_id(key_id)
+            if found is not None and found.secret_hash != secret_hash:
                 raise InvalidKey("secret: another key has its id here")
-            key = valid_key(replace(found[0], **given))  # type: ignore[arg-type]  # as above
-            if key != found[0]:
-                key = replace(key, updated_by=by, modified_at_ms=self._now_ms())
-                await kept.save(key)
-        return self._with_access(key)
+            before = fresh if found is None else found.key
+            key = replace(before, name=name, grant=grant, description=description, labels=labels, limits=limits)
+            key = valid_key(key)
+            if found is None:
+                kept.insert(key, secret_hash)
+            elif key != found.key:
+                key = replace(key, updated_by=by, modified_at_ms=fresh.created_at_ms)
+                kept.save(key)
+            return key
+
+        return self._with_access(await self._home.commit(change))
 
     async def edit(
         self,
@@ -188,19 +196,22 @@ class KeyStore:
         """Delete the key; *typed_name* is the text typed to confirm. Raises NoSuchKey,
         NotConfirmed.
         """
-        async with self._home.change() as kept:
-            key = await kept.find(which)
+
+        def change(kept: KeyRows) -> None:
+            key = kept.find(which)
             if one_form(typed_name) != one_form(key.name):
                 raise NotConfirmed("name: deleting a key needs its exact name")
-            await kept.delete(key.key_id)
+            kept.delete(key.key_id)
+
+        await self._home.commit(change)
 
     async def list(self) -> list[KeyRecord]:
         """Every key, by name; Last Accessed includes times that are not flushed yet."""
-        return [self._with_access(key) for key in await self._home.every_key()]
+        return [self._with_access(key) for key in await self._home.read(lambda kept: kept.every())]
 
     async def show(self, which: Which) -> KeyRecord:
         """Raises NoSuchKey."""
-        return self._with_access(await self._home.find(which))
+        return self._with_access(await self._home.read(lambda kept: kept.find(which)))
 
     def authenticate(self, text: str) -> KeyRecord | None:
         """The enabled key whose secret is *text*, else None: malformed, unknown, disabled or
@@ -268,7 +279,7 @@ class KeyStore:
         try:
             await self.flush_last_accessed()
         finally:
-            self._home.close()
+            await self._home.close()
 
     def _fresh(self, key_id: str, display: str, name: str, grant: Grant, by: str) -> KeyRecord:
         now_ms = self._now_ms()
@@ -295,19 +306,22 @@ class KeyStore:
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
         key = valid_key(key)
-        async with self._home.change() as kept:
-            await kept.insert(key, keyed_hash(self._pepper, secret.reveal()))
+        secret_hash = keyed_hash(self._pepper, secret.reveal())
+        await self._home.commit(lambda kept: kept.insert(key, secret_hash))
         return Created(key, secret)
 
     async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
         return await self._update(which, by, lambda key: replace(key, status=status))
 
     async def _update(self, which: Which, by: str, change: Callable[[KeyRecord], KeyRecord]) -> KeyRecord:
-        async with self._home.change() as kept:
-            changed = change(await kept.find(which))
-            key = replace(changed, updated_by=by, modified_at_ms=self._now_ms())
-            await kept.save(key)
-        return self._with_access(key)
+        now_ms = self._now_ms()
+
+        def save(kept: KeyRows) -> KeyRecord:
+            key = replace(change(kept.find(which)), updated_by=by, modified_at_ms=now_ms)
+            kept.save(key)
+            return key
+
+        return self._with_access(await self._home.commit(save))
 
     def _with_access(self, key: KeyRecord) -> KeyRecord:
         noted_ms = self._accessed.get(key.key_id)

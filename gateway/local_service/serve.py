@@ -16,7 +16,7 @@ from gateway.local_service.errors import Forbidden, ServiceError, Unauthorized
 from gateway.local_service.idempotency import first_answer, keep_answer
 from gateway.local_service.misbehave import Failure
 from gateway.local_service.routes import Route
-from gateway.stores.sqlite.keys import enabled_grant
+from gateway.stores.sql.keys import enabled_grant
 
 
 class Request(NamedTuple):

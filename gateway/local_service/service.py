@@ -34,7 +34,9 @@ from gateway.local_service.finding import Finder
 from gateway.local_service.insights import Insight, add_insight, open_insights
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.web import CONTEXT, Context, add_routes, answer_errors, runner_of
-from gateway.stores.sqlite.keys import SqliteKeys, make_tables
+from gateway.stores.sql.database import make_tables
+from gateway.stores.sql.keys import PART
+from gateway.stores.sqlite.keys import SqliteKeys
 
 DATABASE_NAME = "service.db"
 PEPPER_NAME = "service.pepper"
@@ -75,7 +77,7 @@ def build_service(
         try:
             await database.migrate("service", [_migration(name) for name in MIGRATIONS])
             await open_insights(database, _migration("0003_insights_moved.sql"))
-            await make_tables(database)  # before the pepper, as in gateway.stores.sqlite.keys
+            await make_tables(database, PART)  # before the pepper, as in gateway.stores.sqlite.keys
             pepper = load_pepper(data_path / PEPPER_NAME, random_bytes)
             keys = await KeyStore.open(
                 await SqliteKeys.open(database),

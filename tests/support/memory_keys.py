@@ -1,13 +1,15 @@
 """Keys in memory: `gateway.access.home` with plain dictionaries."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from gateway.access.errors import LegacyKeyExists, NameTaken, NoSuchKey, PepperMismatch
-from gateway.access.home import ANOTHER_PEPPER, LEGACY_EXISTS, KeptKey, KeysNow, name_taken, no_such_key
+from gateway.access.home import ANOTHER_PEPPER, LEGACY_EXISTS, KeptKey, KeyRows, KeysNow, name_taken, no_such_key
 from gateway.access.record import KeyId, KeyRecord, Which
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -26,23 +28,19 @@ class MemoryKeys:
         self._check = check
         self._kept = kept
 
-    @asynccontextmanager
-    async def change(self) -> AsyncIterator["MemoryKeyChange"]:
+    async def commit(self, change: Callable[[KeyRows], T]) -> T:
         self._check()
         kept = self._kept
         changed = replace(kept, by_id=dict(kept.by_id))
-        yield MemoryKeyChange(changed)
+        result = change(MemoryKeyRows(changed))
         await asyncio.sleep(0)  # as every home does, it ends the turn of the event loop
         kept.by_id, kept.pepper_check = changed.by_id, changed.pepper_check
         kept.generation, kept.created = changed.generation, changed.created
+        return result
 
-    async def every_key(self) -> list[KeyRecord]:
+    async def read(self, question: Callable[[KeyRows], T]) -> T:
         self._check()
-        return sorted((kept.key for kept in self._kept.by_id.values()), key=lambda key: key.name)
-
-    async def find(self, which: Which) -> KeyRecord:
-        self._check()
-        return await MemoryKeyChange(self._kept).find(which)
+        return question(MemoryKeyRows(self._kept))
 
     async def note_access(self, noted: Mapping[str, int]) -> None:
         self._check()
@@ -58,45 +56,48 @@ class MemoryKeys:
         is_known = kept.generation == known_generation
         return KeysNow(kept.generation, kept.created, None if is_known else list(kept.by_id.values()))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is open."""
 
 
-class MemoryKeyChange:
+class MemoryKeyRows:
     def __init__(self, kept: KeptKeys) -> None:
         self._kept = kept
 
-    async def check_pepper(self, check: bytes) -> None:
+    def check_pepper(self, check: bytes) -> None:
         if self._kept.pepper_check not in {None, check}:
             raise PepperMismatch(ANOTHER_PEPPER)
         self._kept.pepper_check = check
 
-    async def find(self, which: Which) -> KeyRecord:
+    def every(self) -> list[KeyRecord]:
+        return sorted((kept.key for kept in self._kept.by_id.values()), key=lambda key: key.name)
+
+    def find(self, which: Which) -> KeyRecord:
         for key_id, kept in self._kept.by_id.items():
             if (key_id == which.text) if isinstance(which, KeyId) else (kept.key.name == which):
                 return kept.key
         raise NoSuchKey(no_such_key(which))
 
-    async def find_by_id(self, key_id: str) -> KeptKey | None:
+    def find_by_id(self, key_id: str) -> KeptKey | None:
         return self._kept.by_id.get(key_id)
 
-    async def find_legacy(self) -> KeptKey | None:
+    def find_legacy(self) -> KeptKey | None:
         return next((kept for kept in self._kept.by_id.values() if kept.key.is_legacy), None)
 
-    async def insert(self, key: KeyRecord, secret_hash: bytes) -> None:
-        if key.is_legacy and await self.find_legacy() is not None:
+    def insert(self, key: KeyRecord, secret_hash: bytes) -> None:
+        if key.is_legacy and self.find_legacy() is not None:
             raise LegacyKeyExists(LEGACY_EXISTS)
         self._put(key, secret_hash)
         self._kept.created += 1
 
-    async def save(self, key: KeyRecord) -> None:
+    def save(self, key: KeyRecord) -> None:
         before = self._kept.by_id[key.key_id]
         self._put(replace(key, accessed_at_ms=before.key.accessed_at_ms), before.secret_hash)
 
-    async def save_secret(self, key_id: str, secret_hash: bytes) -> None:
+    def save_secret(self, key_id: str, secret_hash: bytes) -> None:
         self._kept.by_id[key_id] = self._kept.by_id[key_id]._replace(secret_hash=secret_hash)
 
-    async def delete(self, key_id: str) -> None:
+    def delete(self, key_id: str) -> None:
         del self._kept.by_id[key_id]
         self._kept.generation += 1
 

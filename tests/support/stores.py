@@ -23,6 +23,7 @@ from gateway.fleet.senders.activity import Activity, SenderId
 from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.stores.postgres.database import PostgresDatabase
+from gateway.stores.postgres.keys import PostgresKeys
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
@@ -214,6 +215,9 @@ class PostgresHome(MemoryHome):
 
     async def insights(self) -> InsightHome:
         return await open_insights(self.database)
+
+    async def keys(self) -> KeyHome:
+        return await PostgresKeys.open(self.database)
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
         return await SqlViews.open(self.database, now_ms=now_ms)

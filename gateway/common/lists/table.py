@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from gateway.common.lists.conventions import MAX_SORT_CHARS, CursorPosition, ListRequest, ListShape, Order, Page
 from gateway.common.lists.keyset import keyset_page
-from gateway.common.storage.sql import Connection
+from spool.sql.connection import Connection
 
 Params = tuple[object, ...]
 _Row = tuple[object, ...]

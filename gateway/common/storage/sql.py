@@ -1,35 +1,15 @@
 """What a store that is written once for SQLite and Postgres needs of a database.
 
-Its SQL is what both engines read alike: `?` for a value, `ON CONFLICT (columns)` for an upsert,
-TRUE for yes, CASE in place of `max(a, b)`. No order depends on where NULL sorts. Postgres compares
-texts by their bytes, as SQLite does: its columns of texts have the collation "C".
+Its SQL is what both engines read alike (`spool/sql/connection.py`). Of two values the larger is a
+CASE, and no order depends on where NULL is. Postgres compares texts by their bytes, as SQLite does:
+its columns of texts have the collation "C".
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", covariant=True)
-
-
-class Cursor(Protocol):
-    @property
-    def rowcount(self) -> int:
-        """Rows that a change changed."""
-
-    def fetchone(self) -> Any: ...
-
-    def fetchall(self) -> list[Any]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Connection(Protocol):
-    """A connection inside a transaction. `sqlite3.Connection` is one."""
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor: ...
-
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor: ...
 
 
 class SqlDatabase(Protocol[C_co]):

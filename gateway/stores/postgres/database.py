@@ -121,6 +121,18 @@ class PostgresDatabase:
 
         return await self._run(snapshot)
 
+    async def connect_apart(self) -> psycopg.AsyncConnection:
+        """A connection beside those of this database, for who listens. It raises the driver's own
+        errors, and the caller closes it.
+        """
+        connecting = asyncio.ensure_future(psycopg.AsyncConnection.connect(str(self._pool.conninfo), **CONNECT))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            with suppress(psycopg.Error):
+                await (await connecting).close()
+            raise
+
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
         """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never
         edited once released. Gateways that start together do it one after the other.

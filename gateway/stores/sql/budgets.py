@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.budgets.budget import DAY_MS, Budget, Threshold
 from gateway.usage.budgets.home import Alert, BudgetHome, Delivery, Waiting
 from gateway.usage.sums.figures import money_text
 from gateway.usage.sums.saved_filter import filter_of, filter_text
+from spool.sql.connection import Connection
 
 _COLUMNS = (
     "budget_id", "budget_no", "name", "amount", "currency", "period", "filter", "thresholds", "stop_at", "webhook",

@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import BELOW_ALL, ListTable, cut, fetch_page
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.stores.sql.one_of import one_of
 from gateway.usage.insights.finding import COMMENT_LIST, INSIGHT_LIST
 from gateway.usage.insights.home import CommentRow, InsightHome, InsightRow, StatusRow
 from gateway.usage.insights.kept import comment_item, insight_item
+from spool.sql.connection import Connection
 
 # Order of eviction: gone before standing, untouched before edited, then by the oldest update.
 _UNTOUCHED = "status_set_by IS NULL AND insight_id NOT IN (SELECT insight_id FROM insight_comments)"

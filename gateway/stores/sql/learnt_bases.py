@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, Self
 
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.counting.bases import Instrumentation, LearntBy, Proofs
 from gateway.stores.sql.database import make_tables
+from spool.sql.connection import Connection
 
 PART: Final = "learnt_bases"
 _COLUMNS: Final = "library, version, provider, key, scope, inclusive, exclusive, last_ms"

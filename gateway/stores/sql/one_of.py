@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Collection
 from typing import Any, Literal
 
-from gateway.common.storage.sql import Connection
+from spool.sql.connection import Connection
 
 
 def one_of(

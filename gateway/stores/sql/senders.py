@@ -5,9 +5,10 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.fleet.senders.activity import Activity, Refusal, SenderId
 from gateway.stores.sql.database import make_tables
+from spool.sql.connection import Connection
 
 PART: Final = "senders"
 

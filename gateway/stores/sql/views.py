@@ -9,12 +9,13 @@ from typing import Any, Final, Self
 from gateway.common.contract.errors import NameInUse, NotFound, TooManyKept
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import make_tables
 from gateway.usage.sums.saved_filter import filter_of, filter_text, without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, VIEW_LIST, checked, typed
 from gateway.usage.views.view import View, view_item
+from spool.sql.connection import Connection
 
 _COLUMNS: Final = (
     "view_id", "view_no", "name", "filter", "group_by", "interval", "sort_key", "sort_order", "range",

@@ -16,7 +16,7 @@ from gateway.access.limits import RateLimits
 from gateway.access.record import NOT_IN_USE, KeyId
 from gateway.access.store import KeyStore
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY, SEND_BILLING_DATA, Fixed, Managed
-from tests.support.stores import HOMES, Home, MemoryHome, home_of
+from tests.support.stores import HOMES, SQL_HOMES, Home, MemoryHome, home_of
 
 from .conftest import Clock, open_store
 
@@ -25,7 +25,7 @@ READING = Fixed(frozenset({"billing:read_costs", "insights:read_insights"}))
 MAKER, EDITOR = "maker@example.com", "editor@example.com"
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=SQL_HOMES)
 async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
     async with home_of(request.param, tmp_path) as home:
         yield home
@@ -116,6 +116,7 @@ async def test_disabling_and_enabling_count_from_the_next_request_on(keys: KeySt
     assert keys.any_enabled()
 
 
+@pytest.mark.parametrize("home", HOMES, indirect=True)  # in Postgres: within a second
 async def test_a_change_by_another_process_counts_from_the_next_request_on(
     home: Home, keys: KeyStore, clock: Clock
 ) -> None:
@@ -174,7 +175,10 @@ async def test_last_accessed_is_the_literal_text_until_first_use_and_then_writte
     home: Home, keys: KeyStore, clock: Clock
 ) -> None:
     async def written() -> list[int | None]:
-        return [key.accessed_at_ms for key in await (await home.keys()).every_key()]
+        again = await home.keys()
+        every = await again.read(lambda kept: kept.every())
+        await again.close()
+        return [key.accessed_at_ms for key in every]
 
     _, secret = await keys.create("sender", SENDING, by=MAKER)
     assert (await keys.show("sender")).last_accessed == NOT_IN_USE == "Not In Use"

@@ -5,9 +5,10 @@ from typing import Any
 
 import orjson
 
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.billing.home import BillingHome, Day, Part, Summary
+from spool.sql.connection import Connection
 
 _DUE = (
     "FROM usage_days AS usage LEFT JOIN billing_days AS day ON day.target = ? AND day.hour = usage.hour"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import SqlHome, make_tables
 from gateway.usage.billing.relay_home import (
     KNOWN_MS,
@@ -21,6 +21,7 @@ from gateway.usage.billing.relay_home import (
     Waiting,
     relayed_item,
 )
+from spool.sql.connection import Connection
 
 
 def _item(row: tuple[Any, ...]) -> RelayedDrop:

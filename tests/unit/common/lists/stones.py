@@ -14,8 +14,8 @@ import pytest
 from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.common.lists.memory import page_of
 from gateway.common.lists.table import BELOW_ALL, ListTable, cut, fetch_page
-from gateway.common.storage.sql import Connection
 from gateway.stores.postgres.database import PostgresConnection
+from spool.sql.connection import Connection
 from tests.support.postgres import needs_postgres, shared_server
 
 SHAPE = ListShape(
