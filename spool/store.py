@@ -1,9 +1,10 @@
 """The spool as its users see it: a protocol for each user, `Spool`, which is all of them, and
 `FileSpool`, which is also what only a file on this machine has.
 
-Two homes implement it: a file (`spool.sqlite`), and a schema of Postgres (`spool.postgres`), with one
-text of SQL (`spool.sql`). All methods are called on the event loop's thread, except where one
-states otherwise; awaitables complete when the change is on disk. Each raises SpoolError when the spool cannot keep or give records now.
+Two homes implement it, with one text of SQL (`spool.sql`): a file (`spool.sqlite`), and a schema of
+Postgres (`spool.postgres`). All methods are called on the event loop's thread, except where one
+states otherwise; awaitables complete when the change is on disk. Each raises SpoolError when the
+spool cannot keep or give records now.
 """
 
 from collections import Counter

@@ -45,6 +45,8 @@ LONGEST_PAUSE_S: Final = 5.0
 MEASURE_S: Final = 10.0
 CROWDED_MEASURE_S: Final = 1.0
 """How often it is measured what the tables hold, and while that is much."""
+MEASURE_SHARE: Final = 0.05
+"""Of the writer's time that it may take."""
 
 
 class PostgresWriter:
@@ -141,7 +143,8 @@ class PostgresWriter:
         except Fenced as error:
             self._end(error)
         except UnknownOutcome as error:
-            self.distrusted += bool(group.operations)  # a lost append is looked for; what else was done is not
+            if group.operations:  # a lost append is looked for by its chunk; what else was done has none
+                self._distrust()
             self._drop(SpoolError(f"Postgres: {error}"))
         except psycopg.Error as error:
             if not is_broken(connection, error):
@@ -172,7 +175,7 @@ class PostgresWriter:
                 yield own
             except BaseException:
                 with suppress(psycopg.Error):
-                    connection.execute("ROLLBACK")
+                    connection.execute("ROLLBACK", prepare=False)
                 raise
             warnings.clear()  # from here on there is the COMMIT alone
             _commit(connection)
@@ -198,7 +201,7 @@ class PostgresWriter:
     def _refused(self, group: Group, error: SpoolError) -> GroupResult:
         """Nothing of *group* was kept, or nobody knows."""
         lost = self._lost(error.copied()) if group.has_appends else None
-        return GroupResult(self._counters, None, lost, [error.copied() for _ in group.operations])
+        return GroupResult(self._counters, None, lost, [error.copied() for _ in group.operations], self.lost_appends)
 
     def _lost(self, error: SpoolError) -> SpoolError:
         """Appends were lost by *error*: take no more until the owner knows, and
@@ -209,18 +212,20 @@ class PostgresWriter:
         return error
 
     def _result(self, appended: SpoolError | None, results: list[Any]) -> GroupResult:
-        return GroupResult(self._counters, self._measured(), appended, results)
+        return GroupResult(self._counters, self._measured(), appended, results, self.lost_appends)
 
     def _measured(self) -> Room | None:
         if self._connection is None or time.monotonic() < self._next_measure_s:
             return None
+        began_s = time.monotonic()
         try:
             self.room = measure(self._connection, self._max_bytes)
         except psycopg.Error as error:  # the next group finds out what it is
             log.debug("tables not measured", error=type(error).__name__)
             return None
-        is_crowded = self.room.used_bytes > self._max_bytes // 2
-        self._next_measure_s = time.monotonic() + (CROWDED_MEASURE_S if is_crowded else MEASURE_S)
+        ended_s, is_crowded = time.monotonic(), self.room.used_bytes > self._max_bytes // 2
+        pause_s = max(CROWDED_MEASURE_S if is_crowded else MEASURE_S, (ended_s - began_s) / MEASURE_SHARE)
+        self._next_measure_s = ended_s + pause_s
         return self.room
 
     # ---- the connection
@@ -274,13 +279,19 @@ class PostgresWriter:
         self._pause_s = FIRST_PAUSE_S
         if counters.edge["received"] < self._counters.edge["received"]:
             log.error("Postgres lost what it had committed: a standby without it took over")
-            self.distrusted += 1
+            self._distrust()
         self._counters = counters
+
+    def _distrust(self) -> None:
+        """What its owner counted from the rows may not be so: it is to be read again."""
+        self.distrusted += 1
+        self.lost_appends += 1
+        self.refuses_appends = True
 
 
 def _commit(connection: psycopg.Connection) -> None:
     try:
-        done = connection.execute("COMMIT")
+        done = connection.execute("COMMIT", prepare=False)
     except psycopg.Error as error:
         if is_broken(connection, error):
             raise UnknownOutcome(f"the connection was lost in a commit: {spool_error(error)}") from error

@@ -55,6 +55,8 @@ class GroupResult:
     """None when the chunks and tallies are on disk."""
     results: list[Any]
     """For each operation that was run its result, or the exception it raised."""
+    lost_appends: int
+    """Of the writer, by then."""
 
 
 class Written(NamedTuple):

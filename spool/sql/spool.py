@@ -257,7 +257,7 @@ class SqlSpool(Generic[C]):
 
     def _done(self, result: GroupResult, gathered: Gathered) -> None:
         """Resolve the futures of all who wait for the commit."""
-        self._counters = result.counters
+        self._counters, self.lost_appends = result.counters, result.lost_appends
         self._room = result.room or self._room
         self._gathering.landed(gathered, is_measured=result.room is not None)
         if result.appended is None:
@@ -288,7 +288,6 @@ class SqlSpool(Generic[C]):
         for appender in [*appenders, *self._gathering.void_appends()]:
             if not appender.done():
                 appender.set_exception(error.copied())
-        self.lost_appends += 1
         if self.on_lost_append is None:
             self.writer.refuses_appends = False
             self._distrusted = self.writer.distrusted
@@ -525,6 +524,9 @@ class SqlSpool(Generic[C]):
             await self.ask_behind(lambda connection, _: rows.note_time(connection, seen))
             self._noted_ms = seen.age_ms
 
+    def freed(self, size_bytes: int) -> None:
+        """Of rows that were deleted, about; for a home that does not measure behind each commit."""
+
     async def _tend_home(self) -> None:
         """What is due now and then of the home itself."""
 
@@ -546,6 +548,7 @@ class SqlSpool(Generic[C]):
         while not share.is_spent:
             found = await share.spend(self.ask_behind(reclaim))
             self._drain.left(found.size_bytes)
+            self.freed(found.size_bytes)
             if not found.is_more or (crowded and self.used_bytes < settings.max_bytes // 2):
                 return
 

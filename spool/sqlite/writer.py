@@ -281,7 +281,7 @@ class Writer:
 
     def _result(self, appended: SpoolError | None, results: list[Any]) -> GroupResult:
         is_known = self.is_awaited() and time.monotonic() < self._measured_s + MEASURE_S
-        return GroupResult(self._counters, None if is_known else self._measure(), appended, results)
+        return GroupResult(self._counters, None if is_known else self._measure(), appended, results, self.lost_appends)
 
     def _measure(self) -> Room:
         self._measured_s = time.monotonic()

@@ -129,3 +129,26 @@ async def _damaged_while_open(rig: Rig) -> None:
 
     with pytest.raises(SpoolCorrupt):
         await rig.spool.ask(read)
+
+
+async def test_settling_goes_on_after_an_append_that_found_the_file_damaged(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lost, and so may be what was on disk: two losses, of which one is reported."""
+    await rig.send(call("a"))
+    writer = rig.spool.writer
+    commit = writer.transaction
+
+    def damaged(*_: object) -> None:
+        monkeypatch.setattr(writer, "transaction", commit)
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    monkeypatch.setattr(writer, "transaction", damaged)
+    with pytest.raises(SpoolCorrupt):
+        await rig.send(call("b", trace="u"))
+    await rebuilt(rig)
+    await rig.send(call("b", trace="u"))
+    await rig.settle()
+    assert await rig.totals() == (2, 200, 40)
