@@ -7,32 +7,38 @@ import psycopg
 from spool.status import Room
 
 NOTHING_KNOWN: Final = Room(0, 0, 0, 0)
-_TABLES: Final = (
-    "meta", "chunk", "change", "lane", "batch", "dead_letter", "series", "held", "sighting", "stretch", "side_count",
-    "unit_stream", "unit_total", "unit_batch", "unit_item", "taken",
-)  # fmt: skip
-_SIZES: Final = (
-    "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
-    " WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(%s)"
-)
 _ROW_BYTES: Final = 100
 """Of a row beside its content, with its entries in indexes."""
-_LIVE: Final = (
-    f"SELECT (SELECT coalesce(sum(length(ends) + length(facts) + length(links) + length(body) + {_ROW_BYTES}), 0) FROM chunk)"  # noqa: S608 - own SQL
-    f" + (SELECT coalesce(sum(bytes + {_ROW_BYTES}), 0) FROM dead_letter)"
+_BODIES: Final = "length(ends) + length(facts) + length(links) + length(body)"
+_ROW_SIZES: Final = {
+    "chunk": _BODIES,
+    "dead_letter": "bytes",
+    "held": "length(facts) + length(record)",
+    "unit_item": "length(body)",
+    "change": "coalesce(length(record), 0)",
+} | dict.fromkeys(
+    ("meta", "lane", "batch", "series", "sighting", "stretch", "side_count", "unit_stream", "unit_total", "unit_batch", "taken"),
+    "pg_column_size(t.*)",
+)  # fmt: skip
+"""Table -> SQL of how many bytes a row holds, which reads no body."""
+_TABLES: Final = (
+    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
+    " WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(%s)"
+)
+_LIVE: Final = " UNION ALL ".join(
+    f"SELECT coalesce(sum({size} + {_ROW_BYTES}), 0) FROM {table} t"  # noqa: S608 - own SQL
+    for table, size in _ROW_SIZES.items()
 )
 
 
 def measure(connection: psycopg.Connection, max_bytes: int) -> Room:
     """The room that the tables take, outside of any transaction.
 
-    What is deleted is used again, and a table stays as long as it ever was. So while the tables
-    take more than half of *max_bytes*, the records in them are counted instead.
+    A table stays as long as it ever was: what is deleted is used again. So while the tables take
+    more than half of *max_bytes*, what their rows hold counts in its place.
     """
-    sizes: dict[str, int] = dict(connection.execute(_SIZES, (list(_TABLES),)).fetchall())
-    table_bytes = sum(sizes.values())
+    (table_bytes,) = connection.execute(_TABLES, (list(_ROW_SIZES),)).fetchone() or (0,)
     used_bytes = table_bytes
     if table_bytes > max_bytes // 2:
-        (live_bytes,) = connection.execute(_LIVE).fetchone() or (0,)
-        used_bytes = min(table_bytes, int(live_bytes) + table_bytes - sizes["chunk"] - sizes["dead_letter"])
+        used_bytes = min(table_bytes, sum(int(live_bytes) for (live_bytes,) in connection.execute(_LIVE)))
     return Room(used_bytes, table_bytes, 0, 0)

@@ -135,6 +135,9 @@ class PostgresSpool(SqlSpool[PostgresConnection]):
             finally:
                 connection.close()
 
+    def freed(self, size_bytes: int) -> None:
+        self._room = self._room._replace(used_bytes=max(0, self._room.used_bytes - size_bytes))
+
     async def _tend_home(self) -> None:
         await self.ask_behind(lambda *_: self.writer.measure_soon())
 

@@ -36,6 +36,9 @@ class Commits(SupervisedLaneStore, Protocol):
     def wake(self, own: Lane) -> None:
         """Something may be ready in the lanes that read *own*."""
 
+    def freed(self, size_bytes: int) -> None:
+        """About so much was deleted: a home that measures its room rarely counts it by that."""
+
     def age_ms(self) -> int:
         """The suspend-aware monotonic clock (`spool.age`)."""
 

@@ -20,6 +20,9 @@ from spool.sql.gathering import CHUNK_RECORDS
 from spool.store import ItemCounts
 from spool.unit_cost import Change, Created, Metered, Mismatch, Rules, Shape, Stream, StreamState
 
+TAKEN_BYTES = 160
+"""Of a row of `taken` with its entries in indexes, about."""
+
 
 class SqlEvents:
     """`spool.store.EventStore`."""
@@ -90,7 +93,9 @@ class SqlEvents:
 
     async def forget(self, taken_before_ms: int) -> int:
         """Forget some of what was taken before then, the oldest first; how many."""
-        return await self._spool.ask(lambda c, _: forget(c, taken_before_ms))
+        forgotten = await self._spool.ask(lambda c, _: forget(c, taken_before_ms))
+        self._spool.freed(forgotten * TAKEN_BYTES)
+        return forgotten
 
 
 def keep_events(

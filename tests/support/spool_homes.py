@@ -174,8 +174,8 @@ class InFolder:
 class InPostgres:
     """A schema of its own, which every spool that is opened here is in."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.dsn = shared_server().new_schema()
+    def __init__(self, clock: Clock, dsn: str | None = None) -> None:
+        self.dsn = dsn or shared_server().new_schema()
         self._clock = clock
         self._spool: PostgresSpool
 
