@@ -114,6 +114,7 @@ def admin_of(
         devices=stores.devices,
         senders=stores.senders.senders,
         service=delivering.delivery.service,
+        unit_cost=delivering.ingest.metering,
         usage=watching.usage,
         users=user_forgetter(build, stores, delivering, watching),
         billing=BillingRequests(None if billing is None else billing.book, billing, build.now_ms),

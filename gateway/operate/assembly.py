@@ -26,6 +26,7 @@ from gateway.operate.registry import AdminStores
 from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.operate.spool_files import SpoolFiles
+from gateway.operate.unit_cost import StreamSource
 from gateway.pipeline.delivery.embedded import EmbeddedService
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.receiver import Receiver
@@ -56,6 +57,7 @@ class Behind:
     senders: Senders
     service: EmbeddedService | None
     """None where the upstream is elsewhere."""
+    unit_cost: StreamSource
     usage: UsageQueries
     users: UserForgetter
     billing: BillingRequests
@@ -116,6 +118,7 @@ def build_admin(
         billing=behind.billing,
         billing_relay=behind.billing_relay,
         calls=spool,
+        unit_cost=behind.unit_cost,
         backup=behind.backup,
     )
     address = config.listen.admin

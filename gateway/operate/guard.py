@@ -76,6 +76,13 @@ class AccessRules:
         row = self._rows.get(row_of(request))
         return row is not None and row.only_reads
 
+    def missing(self, request: web.Request) -> str:
+        """What a request without a credential lacks."""
+        row = self._rows.get(row_of(request))
+        if row is None or row.scope is None:
+            return "the admin token is needed, in the Authorization header"
+        return needed(row.scope)
+
     def is_open(self, request: web.Request) -> bool:
         """By the path alone: a probe's is open to every method, so that a wrong one is 405."""
         return request.path in self._open or row_of(request)[1] in self._open
@@ -96,7 +103,8 @@ class AccessRules:
             role = min(role, Role.OPERATOR if parts.operators.role_of(person) == "operator" else Role.VIEWER)
         request[ROLE] = role
         if row is not None and role < row.role:
-            raise Forbidden(f"this needs the {row.role.name.lower()}'s token, or a login with it")
+            own = f"this needs the {row.role.name.lower()}'s token, or a login with it"
+            raise Forbidden(own if row.scope is None else needed(row.scope))
         return True
 
     def admits_key(self, request: web.Request) -> bool:
@@ -112,6 +120,14 @@ class AccessRules:
             return False
         request[BY] = key.name
         return True
+
+
+def needed(scope: str) -> str:
+    """Where a key is enough no token is named: an assistant repeats the text to people."""
+    return (
+        f"a key with the scope {scope} is needed, in the Authorization header: telemetry-gateway keys create --name NAME"
+        f" --scope {scope}"
+    )
 
 
 def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
@@ -139,7 +155,7 @@ def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
         if is_of_page(request) and request.method in SAFE_METHODS and wants_html(request):
             message = "This page needs a token of this gateway, or a one-time link."
             return login_page(message, HTTPStatus.UNAUTHORIZED, then=request.path_qs)
-        raise Unauthenticated("the admin token is needed, in the Authorization header")
+        raise Unauthenticated(rules.missing(request))
 
     return guard
 

@@ -137,12 +137,10 @@ class PageRoute(NamedTuple):
     open: Opened = None
     scope: str | None = None
     """Lets an inbound key in beside the tokens."""
-    changes_nothing: bool = False
-    """Of a POST that only reads."""
 
     @property
     def only_reads(self) -> bool:
-        return self.method == "GET" or self.changes_nothing
+        return self.method == "GET"
 
 
 PAGES: Final = (

@@ -19,6 +19,7 @@ from gateway.operate import (
     lanes,
     senders,
     spool_files,
+    unit_cost,
     usage,
     users,
     views,
@@ -32,6 +33,7 @@ from gateway.operate.lanes import Lanes
 from gateway.operate.operation import AnyOperation, Operation
 from gateway.operate.senders import SenderSource
 from gateway.operate.spool_files import SpoolFiles, StatusSource
+from gateway.operate.unit_cost import StreamSource
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.sums.forgetting import UserForgetter
@@ -48,6 +50,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *usage.OPERATIONS,
     *costs.OPERATIONS,
     *calls.OPERATIONS,
+    *unit_cost.OPERATIONS,
     *users.OPERATIONS,
     *billing.OPERATIONS,
     *billing.RELAY_OPERATIONS,
@@ -86,6 +89,7 @@ class AdminStores:
     billing: BillingRequests | None = None
     billing_relay: RelayRequests | None = None
     calls: SettledReader | None = None
+    unit_cost: StreamSource | None = None
     backup: BackupSource | None = None
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
@@ -99,6 +103,7 @@ class AdminStores:
         yield from _bound(usage.OPERATIONS, self.usage)
         yield from _bound(costs.OPERATIONS, self.usage)
         yield from _bound(calls.OPERATIONS, self.calls)
+        yield from _bound(unit_cost.OPERATIONS, self.unit_cost)
         yield from _bound(users.OPERATIONS, self.users)
         yield from _bound(billing.OPERATIONS, self.billing)
         yield from _bound(billing.RELAY_OPERATIONS, self.billing_relay)

@@ -53,6 +53,12 @@ def _parameter(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
+def _list_parameter(name: str, description: str, most: int) -> Json:
+    """Dimensions, in one text."""
+    schema = {"type": "array", "items": {"type": "string", "enum": [*DIMENSIONS]}, "minItems": 1, "maxItems": most}
+    return {**_parameter(name, description, schema), "style": "form", "explode": False}
+
+
 PARAMETERS: Final = (
     _parameter("from", f"The first hour (inclusive); without it {DEFAULT_DAYS} days, today included.", _TIME),
     _parameter("to", "The end (exclusive); without it, now.", _TIME),
@@ -62,14 +68,12 @@ PARAMETERS: Final = (
         "IANA name of the zone in which days, weeks and months begin, and of times without an offset; UTC without it.",
         {"type": "string", "maxLength": MAX_ZONE_CHARS, "examples": ["Europe/Berlin"]},
     ),
-    _parameter(
-        "group_by",
-        f"Up to {MAX_GROUPED} of {', '.join(DIMENSIONS)}, separated by commas; provider,model without it.",
-        {"type": "string", "examples": ["team", "provider,model"]},
+    _list_parameter(
+        "group_by", f"Up to {MAX_GROUPED} dimensions, separated by commas; provider,model without it.", MAX_GROUPED
     ),
     _parameter("interval", "Hours or days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),
     _parameter("currency", "In which costs are compared; that of most calls without it.", {"type": "string"}),
-    _parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", {"type": "string"}),
+    _list_parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", len(DIMENSIONS)),
     _parameter(
         "compare",
         "Each row also has the same of the period before: as many whole months or days, else as many hours.",

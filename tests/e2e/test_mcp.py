@@ -1,5 +1,5 @@
 """The MCP endpoint of the real gateway, with the official client: what an assistant finds out from
-the tools alone, who is admitted, and what is never shown.
+the tools alone, what it may change, who is admitted, and what is never shown.
 """
 
 import json
@@ -12,17 +12,30 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import TextContent
+from mcp_types import TextContent, Tool
 
+from gateway.operate.mcp.descriptions import DESCRIPTIONS
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess
 
 INGEST, MCP = "ai-telemetry-ingest:ingest-ai-telemetry", "ai-hub:mcp"
+WRITES = {
+    "create_budget": "budgets:create_budget",
+    "change_budget": "budgets:update_budget",
+    "create_view": "views:create_view",
+    "change_view": "views:update_view",
+    "create_insight": "insights:create_insight",
+    "change_insight": "insights:update_insight",
+    "add_comment": "insights:create_insight_comment",
+    "change_comment": "insights:update_insight_comment",
+}
+"""Tool that changes something -> its scope."""
 MODES = ("2026-07-28", "legacy")
 """Both eras of the protocol: without a handshake, and with one."""
 DOCS = Path(__file__).parents[2] / "docs" / "mcp.md"
@@ -57,10 +70,17 @@ def two_weeks() -> Iterator[dict[str, Any]]:
 class Running:
     def __init__(self, gateway: GatewayProcess) -> None:
         self.gateway = gateway
-        self.keys = {name: self._key(name, scope) for name, scope in (("sender", INGEST), ("assistant", MCP))}
+        scopes = {
+            "sender": (INGEST,),
+            "assistant": (MCP,),
+            "writer": (MCP, *WRITES.values()),
+            "outside": (*WRITES.values(),),
+        }
+        self.keys = {name: self.key(name, *of_key) for name, of_key in scopes.items()}
 
-    def _key(self, name: str, scope: str) -> str:
-        made = run_command(self.gateway, "keys", "create", "--name", name, "--scope", scope, "--json")
+    def key(self, name: str, *scopes: str) -> str:
+        chosen = [word for scope in scopes for word in ("--scope", scope)]
+        made = run_command(self.gateway, "keys", "create", "--name", name, *chosen, "--json")
         assert made.code == 0, made.err
         return str(made.json["secret"])
 
@@ -79,8 +99,9 @@ class Running:
                 return error.code, error.read()
 
     @asynccontextmanager
-    async def client(self, mode: str) -> AsyncIterator[Client]:
-        headers = {"Authorization": f"Bearer {self.keys['assistant']}"}
+    async def client(self, mode: str, key: str = "assistant") -> AsyncIterator[Client]:
+        """*key*: the name of one, or a credential."""
+        headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"}
         async with httpx2.AsyncClient(headers=headers) as http:
             transport = streamable_http_client(f"{self.gateway.admin_url}/mcp", http_client=http)
             async with Client(cast("Any", transport), mode=cast("Any", mode)) as client:
@@ -109,6 +130,11 @@ async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", result.structured_content)
 
 
+BUDGET: dict[str, Any] = {
+    "name": "Search", "amount": "30", "currency": "USD", "period": "year", "filter": {"team": ["search"]}
+}  # fmt: skip
+
+
 def day(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
@@ -134,26 +160,195 @@ async def test_an_assistant_finds_what_a_team_spent_and_why_it_rose(running: Run
         assert calls["pagination"]["cursor"]["has_next"]
 
 
+def documented() -> set[str]:
+    rows = (row for row in DOCS.read_text().splitlines() if row.startswith("| `"))
+    return {name for row in rows for name in TOOL.findall(row.split("|")[1])}
+
+
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_tool_reads_and_answers_by_its_output_schema(running: Running, mode: str) -> None:
+async def test_a_key_without_further_scopes_only_reads_and_every_answer_is_by_its_schema(
+    running: Running, mode: str
+) -> None:
     async with running.client(mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        documented = {
-            name
-            for row in DOCS.read_text().splitlines()
-            if row.startswith("| `")
-            for name in TOOL.findall(row.split("|")[1])
-        }
-        assert set(tools) == documented
+        assert set(tools) == documented() - set(WRITES)
         assert not [name for name in tools if "key" in name]
         for tool in tools.values():
             assert tool.annotations is not None
             assert tool.annotations.read_only_hint
+            assert tool.annotations.idempotent_hint
+            assert not tool.annotations.destructive_hint
             assert tool.output_schema is not None
             if tool.name == "show_billing":  # it needs a connection
                 assert (await client.call_tool(tool.name, {})).is_error
             elif not tool.input_schema.get("required"):
                 await called(client, tool.name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_tools_that_change_something_are_offered_to_keys_with_their_scope(running: Running, mode: str) -> None:
+    async with running.client(mode, "writer") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(tools) == documented()
+    for name in WRITES:
+        hints, replaces = tools[name].annotations, name.startswith("change")
+        assert hints is not None
+        assert (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) == (False, replaces, replaces)
+        assert not hints.open_world_hint
+    some = running.key(f"some {mode}", MCP, WRITES["add_comment"])
+    async with running.client(mode, some) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} & set(WRITES) == {"add_comment"}
+
+
+@pytest.mark.parametrize(("token", "offered"), [("admin", set(WRITES)), ("viewer", set())])
+async def test_a_token_is_offered_what_its_role_may(running: Running, token: str, offered: set[str]) -> None:
+    secret = (running.gateway.data_dir / f"{token}-token").read_text().strip()
+    async with running.client("legacy", secret) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} & set(WRITES) == offered
+        if not offered:
+            assert "budgets:create_budget" in await fault_of(client, "create_budget", **BUDGET)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_assistant_makes_and_changes_a_budget(running: Running, mode: str) -> None:
+    async with running.client(mode, "writer") as client:
+        named = {**BUDGET, "name": f"Search, {mode}"}
+        made = (await called(client, "create_budget", **named, webhook=None, thresholds=None))["budget"]
+        assert (made["created_by"], made["amount"], made["filter"]) == ("writer", "30", {"team": ["search"]})
+        assert len(made["thresholds"]) == 4, "null is left out where it may not be"
+        assert "another budget has it" in await fault_of(client, "create_budget", **named)
+        for _ in range(2):
+            changed = (await called(client, "change_budget", budget_id=made["id"], amount="20"))["budget"]
+            assert (changed["amount"], changed["period"], changed["updated_by"]) == ("20", "year", "writer")
+        assert (await called(client, "read_budget", budget_id=made["id"]))["budget"] == changed
+        for arguments, named_field in (
+            ({"budget_id": made["id"], "amount": 20}, "amount"),
+            ({"budget_id": made["id"], "colour": "red"}, "colour"),
+            ({"budget_id": made["id"]}, "body"),
+            ({"amount": "1"}, "budget_id"),
+        ):
+            assert named_field in await fault_of(client, "change_budget", **arguments)
+        assert (await called(client, "read_budget", budget_id=made["id"]))["budget"] == changed
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_assistant_saves_a_question_and_asks_it(running: Running, mode: str) -> None:
+    async with running.client(mode, "writer") as client:
+        view = {"name": f"Core, {mode}", "group_by": ["user", "model"], "filter": {"team": ["search"]}}
+        made = (await called(client, "create_view", **view))["view"]
+        asked = dict(parse_qsl(urlsplit(made["usage"]).query))
+        assert asked["group_by"] == "user,model"
+        again = await called(client, "show_usage", **asked)
+        assert {row["user"] for row in again["usage"]} == {"bo", "ann"}
+        changed = (await called(client, "change_view", view_id=made["id"], interval="day"))["view"]
+        assert (changed["interval"], changed["name"]) == ("day", view["name"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_assistant_comments_on_an_insight_and_closes_it(running: Running, mode: str) -> None:
+    async with running.client(mode, "writer") as client:
+        title = f"Two teams use two models, {mode}"
+        made = (await called(client, "create_insight", title=title, category="models", effort="low"))["insight"]
+        comment = (await called(client, "add_comment", insight_id=made["id"], text="It is a test."))["comment"]
+        assert (comment["author"], comment["text"]) == ("writer", "It is a test.")
+        about = {"insight_id": made["id"], "comment_id": comment["id"]}
+        assert (await called(client, "change_comment", **about, text="It was."))["comment"]["text"] == "It was."
+        closed = (await called(client, "change_insight", insight_id=made["id"], status="addressed"))["insight"]
+        assert closed["status"] == "addressed"
+        assert (await called(client, "read_insight", insight_id=made["id"]))["insight"]["status"] == "addressed"
+        assert "status" in await fault_of(client, "change_insight", insight_id=made["id"], status="closed")
+        assert "no insight" in await fault_of(client, "add_comment", insight_id="none", text="x")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_change_without_its_scope_is_refused_with_the_command_and_names_no_token(
+    running: Running, mode: str
+) -> None:
+    arguments = {"budget_id": "b", "view_id": "v", "insight_id": "i", "comment_id": "c"}
+    fields = {"text": "x", "title": "t", "category": "c", "effort": "low", **BUDGET}
+    async with running.client(mode) as client:
+        schemas = {tool.name: tool.input_schema for tool in await tools_of(running, mode)}
+        for tool, scope in WRITES.items():
+            known = {name: value for name, value in (arguments | fields).items() if name in schemas[tool]["properties"]}
+            text = await fault_of(client, tool, **known)
+            assert f"telemetry-gateway keys create --name NAME --scope ai-hub:mcp --scope {scope}" in text, tool
+            assert "token" not in text
+    made = run_command(running.gateway, "budgets", "list", "--json").json
+    assert "assistant" not in {budget["created_by"] for budget in made["budgets"]}
+
+
+async def tools_of(running: Running, mode: str) -> list[Tool]:
+    async with running.client(mode, "writer") as client:
+        return list((await client.list_tools()).tools)
+
+
+async def test_a_key_whose_scope_was_taken_away_changes_nothing_any_more(running: Running) -> None:
+    secret = running.key("shrinking", MCP, WRITES["create_view"])
+    async with running.client("legacy", secret) as client:
+        await called(client, "create_view", name="before")
+        assert run_command(running.gateway, "keys", "edit", "shrinking", "--scope", MCP).code == 0
+        assert "views:create_view" in await fault_of(client, "create_view", name="after")
+        assert "create_view" not in {tool.name for tool in (await client.list_tools()).tools}
+        await called(client, "list_views")
+
+
+async def test_what_no_model_may_read_leads_anyone_to_hand_over_a_token(running: Running) -> None:
+    async with running.client("legacy", "writer") as client:
+        texts = [tool.model_dump_json() for tool in (await client.list_tools()).tools]
+        assert client.instructions is not None
+        assert "telemetry-gateway keys create --name NAME --scope ai-hub:mcp --scope SCOPE" in client.instructions
+        assert "never ask for a token" in client.instructions
+    assert not [text for text in texts if re.search(r"(admin|operator|viewer)\W*token", text, re.IGNORECASE)]
+    url, ping = f"{running.gateway.admin_url}/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    metrics = (running.gateway.data_dir / "metrics-token").read_text().strip()
+    for shown in ("", metrics, running.keys["outside"]):
+        status, answer = running.post(url, ping, shown)
+        assert status in {401, 403}
+        assert b"ai-hub:mcp" in answer
+        assert b"token" not in answer
+
+
+async def test_every_tool_is_described_for_a_model(running: Running) -> None:
+    for tool in await tools_of(running, "legacy"):
+        operation_id = re.sub(r"_(\w)", lambda match: match[1].upper(), tool.name)
+        assert tool.description == DESCRIPTIONS[operation_id]
+        assert len(tool.description) < 1200
+
+
+async def test_groups_are_a_list_or_one_text(running: Running) -> None:
+    async with running.client("legacy") as client:
+        week = {"from": day(WEEK_BEFORE), "to": day(NOW)}
+        found = [
+            await called(client, "show_usage", group_by=group_by, **week)
+            for group_by in (["team", "model"], "team,model", ["team,model"])
+        ]
+        assert found[0]["usage"] == found[1]["usage"] == found[2]["usage"]
+        assert {row["team"] for row in found[0]["usage"]} == {"search", "checkout"}
+        unknown = await called(client, "show_usage", group_by=["team"], unknown=["project"], **week)
+        assert unknown["totals"]["calls"] == 80
+        for wrong in (["team", "user", "model", "provider"], ["colour"], [["team"]], {"team": 1}):
+            assert "group_by" in await fault_of(client, "show_usage", group_by=wrong)
+
+
+async def test_streams_of_unit_cost_are_listed(running: Running) -> None:
+    key = running.key("streams", "unit-cost_v1:create_telemetry_stream")
+    url = f"{running.gateway.intake_url}/v1/unit-cost/tokens-by-team"
+    shape = {"kind": "allocation", "granularity": "HOURLY", "dimensions": ["custom:Product"]}
+    assert httpx2.put(url, json=shape, headers={"Authorization": key}).status_code == 202
+    async with running.client("legacy") as client:
+        streams = (await called(client, "list_unit_cost_streams", kind=["allocation"]))["streams"]
+        assert [(each["name"], each["dimensions"]) for each in streams] == [("tokens-by-team", ["custom:Product"])]
+        one = await called(client, "read_unit_cost_stream", stream="tokens-by-team")
+        assert one["stream"] == streams[0]
+        assert "stream" in await fault_of(client, "read_unit_cost_stream", stream="none")
+
+
+async def fault_of(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.structured_content
+    (text,) = result.content
+    assert isinstance(text, TextContent)
+    return text.text
 
 
 async def test_lists_are_paged_to_their_end(running: Running) -> None:
@@ -204,7 +399,10 @@ def test_only_a_key_with_the_scope_and_those_who_read_the_page_are_admitted(runn
         name: running.post(url, ping, shown)[0]
         for name, shown in (running.keys | tokens | {"nobody": "x" * 40}).items()
     }
-    assert statuses == {"sender": 403, "assistant": 200, "admin": 200, "viewer": 200, "metrics": 403, "nobody": 401}
+    assert statuses == {
+        "sender": 403, "assistant": 200, "writer": 200, "outside": 403, "admin": 200, "viewer": 200, "metrics": 403,
+        "nobody": 401,
+    }  # fmt: skip
     assert running.post(f"{gateway.admin_url}/v2/usage", ping, running.keys["assistant"])[0] in {401, 405}
     run_command(gateway, "keys", "disable", "assistant", "--json")
     assert running.post(url, ping, running.keys["assistant"])[0] == 401

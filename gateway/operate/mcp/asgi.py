@@ -4,7 +4,7 @@ The official MCP SDK speaks ASGI; the admin listener is aiohttp's.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -19,8 +19,8 @@ OWN_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding", b"conne
 CREDENTIAL_HEADERS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 
 
-async def answer(app: AsgiApp, request: web.Request) -> web.Response:
-    """The answer of *app*."""
+async def answer(app: AsgiApp, request: web.Request, state: Mapping[str, Any]) -> web.Response:
+    """The answer of *app*; *state* is what its handlers find in the request's."""
     sent: list[Message] = []
     parts = [{"type": "http.request", "body": request[BODY], "more_body": False}]
 
@@ -33,7 +33,7 @@ async def answer(app: AsgiApp, request: web.Request) -> web.Response:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app(scope_of(request), receive, send)
+    await app(scope_of(request, state), receive, send)
     start = next(message for message in sent if message["type"] == "http.response.start")
     response = web.Response(
         status=start["status"],
@@ -45,7 +45,7 @@ async def answer(app: AsgiApp, request: web.Request) -> web.Response:
     return response
 
 
-def scope_of(request: web.Request) -> Message:
+def scope_of(request: web.Request, state: Mapping[str, Any]) -> Message:
     """The connection scope of ASGI 3. The credential stays here: *app* has no use for it."""
     return {
         "type": "http",
@@ -62,5 +62,5 @@ def scope_of(request: web.Request) -> Message:
         ],
         "client": None,
         "server": None,
-        "state": {},
+        "state": dict(state),
     }

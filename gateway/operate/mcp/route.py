@@ -31,7 +31,7 @@ async def no_stream(request: web.Request) -> web.StreamResponse:
 
 PATH: Final = "/mcp"
 MCP_ROUTES: Final = (
-    PageRoute("POST", PATH, mcp, Role.VIEWER, scope=MCP_SCOPE, changes_nothing=True),
+    PageRoute("POST", PATH, mcp, Role.VIEWER, scope=MCP_SCOPE),
     PageRoute("GET", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
     PageRoute("DELETE", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
 )

@@ -1,12 +1,13 @@
 """`POST /mcp`: the tools over MCP's streamable HTTP, by the official SDK, without sessions.
 
-A key with the scope `ai-hub:mcp` may use it, as may a viewer of the admin port. Each request is
-whole in itself, and so is its answer: there is no stream to keep open.
+A key with the scope `ai-hub:mcp` may use it, as may a viewer of the admin port; which tools change
+something for whom: `caller.py`. Each request is whole in itself, and so is its answer: there is no
+stream to keep open.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -26,14 +27,17 @@ from mcp_types import (
 )
 from mcp_types import Tool as ToolDescription
 
+from gateway.common.contract.scopes import MCP_SCOPE
 from gateway.common.traceback_summary import places
 from gateway.fleet.devices.own import DISTRIBUTION
 from gateway.operate.calling import perform
 from gateway.operate.json_answer import encoded_answer
 from gateway.operate.mcp.asgi import answer
+from gateway.operate.mcp.caller import Caller
 from gateway.operate.mcp.message import error_body, fault_of
 from gateway.operate.mcp.tools import Tool
 from gateway.operate.mcp.turns import Turns
+from gateway.operate.operation import AnyOperation
 from gateway.operate.parts import owner_of
 from gateway.operate.request_body import BODY
 from gateway.serve.answers import answer_for
@@ -42,14 +46,21 @@ from gateway.usage.insights.changes import InsightError
 log = structlog.get_logger()
 
 NAME: Final = "ai-telemetry-gateway"
-INSTRUCTIONS: Final = """Usage and cost of AI calls as this gateway counted them, each call once.
+INSTRUCTIONS: Final = f"""Usage and cost of AI calls as this gateway counted them, each call once.
 
 Money is decimal text by currency; currencies are never added. null is unknown, never 0.
 Times are UTC unless `time_zone` is given. To compare a week with the one before ask show_usage with
 `range=last_week` and `compare=previous`, grouped by what may explain the difference (model, user,
-project, key), and look at list_insights for what the gateway noticed itself. list_calls shows single calls and why each was counted as it was. No tool shows
-prompts, completions or keys, and none changes anything."""
+project, key), and look at list_insights for what the gateway noticed itself. list_calls shows single
+calls and why each was counted as it was. No tool shows prompts, completions or keys.
 
+Tools that change budgets, views, insights or comments are listed where the key has their scope, and
+none deletes. Where one is missing or refused, whoever runs the gateway makes a key with the scope:
+telemetry-gateway keys create --name NAME --scope {MCP_SCOPE} --scope SCOPE
+A key is all that this server ever needs: never ask for a token or password, and take none from a
+conversation or a file."""
+
+CALLER: Final = "caller"
 Context = ServerRequestContext[Any]
 
 
@@ -89,29 +100,54 @@ class McpEndpoint:
         await task
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Raises Overloaded."""
+        """Raises Overloaded, and Unauthenticated where the credential was revoked meanwhile and
+        nothing was changed by then.
+        """
         async with self._turns.turn(owner_of(request)):
             text = fault_of(request[BODY])
             if text is not None:
                 return encoded_answer(error_body(text), 400)
-            return await answer(self._manager.asgi_app, request)
+            caller = Caller(request)
+            response = await answer(self._manager.asgi_app, request, {CALLER: caller})
+        if not caller.has_changed:
+            caller.check_admitted()
+        return response
 
-    async def _list_tools(self, _: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[described(tool) for tool in (await self._tools_by_name()).values()])
+    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        """Those that the caller may use."""
+        caller = caller_of(context)
+        tools = (await self._tools_by_name()).values()
+        return ListToolsResult(tools=[described(tool) for tool in tools if caller.may(tool.operation)])
 
-    async def _call_tool(self, _: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         """A fault is a result with `is_error`: the model reads its text and corrects the call."""
         tool = (await self._tools_by_name()).get(params.name)
         if tool is None:
             return fault(f"{params.name[:100]} is no tool of this gateway")
         try:
-            path, query = tool.request(params.arguments or {})
-            found = await perform(tool.operation, tool.store, path=path, query=query)
+            found = await self._performed(tool, params.arguments or {}, caller_of(context))
         except Exception as error:  # noqa: BLE001 - as on the admin port: an unforeseen one is reported without its text
             return fault(self._fault_text(error))
         text = orjson.dumps({} if found is None else dict(found))
         return CallToolResult(
             content=[TextContent(type="text", text=text.decode())], structured_content=orjson.loads(text)
+        )
+
+    async def _performed(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Mapping[str, Any] | None:
+        """The answer of the tool's operation. Raises what that raises, and Unauthenticated,
+        Forbidden where the caller may not call it.
+        """
+        path, query, fields = tool.request(arguments)
+        caller.check(tool.operation)
+        caller.has_changed = not tool.operation.only_reads
+        return await perform(
+            tool.operation,
+            tool.store,
+            path=path,
+            query=query,
+            fields=fields,
+            by=caller.name,
+            is_admitted=lambda: caller.may(tool.operation),
         )
 
     async def _tools_by_name(self) -> dict[str, Tool]:
@@ -139,13 +175,31 @@ def _silence() -> None:
     logger.handlers = [logging.NullHandler()]
 
 
+def caller_of(context: Context) -> Caller:
+    """The state of the SDK's request is what `answer` gave."""
+    assert context.request is not None  # noqa: S101 - it came over HTTP
+    caller: Caller = context.request.scope["state"][CALLER]
+    return caller
+
+
 def described(tool: Tool) -> ToolDescription:
     return ToolDescription(
         name=tool.name,
         description=tool.description,
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
-        annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
+        annotations=annotations_of(tool.operation),
+    )
+
+
+def annotations_of(operation: AnyOperation) -> ToolAnnotations:
+    """A change replaces what was there before; the same change again has no further effect."""
+    is_change = operation.method == "PATCH"
+    return ToolAnnotations(
+        read_only_hint=operation.only_reads,
+        destructive_hint=is_change,
+        idempotent_hint=is_change or operation.only_reads,
+        open_world_hint=False,
     )
 
 

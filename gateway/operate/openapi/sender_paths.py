@@ -22,7 +22,7 @@ from gateway.common.contract.scopes import (
     VALIDATE_DROP_SCOPE,
 )
 from gateway.common.lists.openapi.described import Described, Json, Listed, described, names_in, ref
-from gateway.serve.http.unit_cost import STREAMS
+from gateway.usage.events.streams import STREAMS
 from spool.unit_cost import Kind, Operation
 
 ERRORS: Final = {400: "BadRequest", 401: "NoKey", 403: "Forbidden", 429: "Quota", 503: "Unavailable"}

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import orjson
 from aiohttp import web
 
-from gateway.common.contract.errors import BadRecord, StreamUnknown, Unauthenticated
+from gateway.common.contract.errors import BadRecord, Unauthenticated
 from gateway.common.contract.intake import Intake, Receipt, Sender
 from gateway.common.contract.scopes import (
     CREATE_STREAM_SCOPE,
@@ -21,22 +21,15 @@ from gateway.common.contract.scopes import (
     UNIT_COST_SCOPE,
 )
 from gateway.common.contract.unit_cost import FORCE, Target
-from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
-from gateway.common.lists.memory import page_of
+from gateway.common.lists.conventions import envelope, read_request
 from gateway.serve.http.http_exchange import HttpExchange
 from gateway.serve.ready_response import JSON_HEADERS
 from gateway.serve.routes import BodyRoute, Manner, RequestRoute, Route
 from gateway.usage.events.faults import REMEDIES
-from spool.unit_cost import Granularity, Kind, Operation, StreamState
+from gateway.usage.events.streams import STREAMS, stream_named, stream_page
+from spool.unit_cost import Kind, Operation
 
 READS: Final = frozenset({"GET", "HEAD"})
-STREAMS: Final = ListShape(
-    root="streams",
-    name="unit-cost",
-    sort_keys=("granularity", "kind", "name"),
-    default_sort=Sort("name", "asc"),
-    filters=(Filterable("granularity", get_args(Granularity)), Filterable("kind", get_args(Kind))),
-)
 
 
 def unit_cost_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
@@ -83,16 +76,10 @@ def _stream_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
 
     async def listed(exchange: HttpExchange) -> web.StreamResponse:
         asked = read_request(STREAMS, list(exchange.request.query.items()))
-        page = page_of(
-            asked, await intake.streams(), field_of=_field, id_of=lambda stream: stream.stream_id, item_of=item_of
-        )
-        return _json(envelope(STREAMS, asked, page))
+        return _json(envelope(STREAMS, asked, stream_page(await intake.streams(), asked)))
 
     async def read(exchange: HttpExchange) -> web.StreamResponse:
-        for known in await intake.streams():
-            if known.name == exchange.parameter:
-                return _json({"stream": item_of(known)})
-        raise StreamUnknown("stream_unknown", REMEDIES["stream_unknown"])
+        return _json({"stream": stream_named(await intake.streams(), exchange.parameter)})
 
     async def delete(exchange: HttpExchange) -> web.StreamResponse:
         assert exchange.sender is not None  # noqa: S101 since `admit`
@@ -108,15 +95,6 @@ def _stream_routes(intake: Intake, base: str, manner: Manner) -> list[Route]:
         BodyRoute(one, CREATE_STREAM_SCOPE, manner, create, frozenset({"PUT"})),
         RequestRoute(one, DELETE_STREAM_SCOPE, manner, partial(KeyedExchange, act=delete), frozenset({"DELETE"})),
     ]
-
-
-def item_of(stream: StreamState) -> dict[str, object]:
-    """A stream as it is listed."""
-    return {"name": stream.name, **stream.shape._asdict(), "pending": stream.pending}
-
-
-def _field(stream: StreamState, name: str) -> str:
-    return str(item_of(stream)[name])
 
 
 def _is_forced(request: web.BaseRequest) -> bool:

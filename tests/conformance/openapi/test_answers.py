@@ -396,6 +396,17 @@ def test_costs_for_keys_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("GET", "/v2/billing/dimensions?name=odd").status_code == 400
 
 
+def test_streams_for_operators_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, own = gateway.admin, {"Authorization": gateway.senders.headers["Authorization"]}
+    assert gateway.senders.ask("PUT", "/v1/unit-cost/of-operators", {"kind": "metric"}).status_code == 202
+    for path in ("/v2/unit-cost?kind=metric&limit=1", "/v2/unit-cost/of-operators"):
+        assert admin.ask("GET", path).status_code == 200
+        assert admin.ask("GET", path, headers=own).status_code == 200
+        assert admin.ask("GET", path, headers={"Authorization": gateway.other_key}).status_code == 403
+    assert admin.ask("GET", "/v2/unit-cost?kind=odd").status_code == 400
+    assert admin.ask("GET", "/v2/unit-cost/none").status_code == 404
+
+
 def test_budgets_answer_as_described(gateway: GatewayPorts) -> None:
     admin, new = gateway.admin, example(gateway_document(), "NewBudget")
     made = admin.ask("POST", "/v2/budgets", new)

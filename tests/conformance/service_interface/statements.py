@@ -38,7 +38,9 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
             f"{_AUTH}.test_5_2_an_endpoint_opens_to_its_scope_and_to_no_other",
         ],
         "- manage roles": [NAME],
-        "- reach an AI assistant": ["tests.e2e.test_mcp.test_every_tool_reads_and_answers_by_its_output_schema"],
+        "- reach an AI assistant": [
+            "tests.e2e.test_mcp.test_a_key_without_further_scopes_only_reads_and_every_answer_is_by_its_schema"
+        ],
         "Access is controlled by": [
             f"{_AUTH}.test_5_2_an_endpoint_opens_to_its_scope_and_to_no_other",
             f"{_LISTS}.test_4_2_1_each_feature_of_a_list_works_on_it",
@@ -181,7 +183,8 @@ STATEMENTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "- The agent additionally": [f"{_SCOPES}.test_5_6_the_agents_liveness_check_is_its_only_read"],
         "- `ai-hub:mcp`": [
             "tests.e2e.test_mcp.test_only_a_key_with_the_scope_and_those_who_read_the_page_are_admitted",
-            NAME,  # tools that write, and sign-in of a person
+            "tests.e2e.test_mcp.test_tools_that_change_something_are_offered_to_keys_with_their_scope",
+            NAME,  # sign-in of a person
         ],
         "- `events_v1:": [f"{_AUTH}.test_5_2_an_endpoint_opens_to_its_scope_and_to_no_other"],
         "- `unit-cost_v1:manage": [

@@ -215,6 +215,30 @@ async def test_a_change_that_began_in_time_is_answered_as_it_was_carried_out(rig
         assert (await asked).status == 201
 
 
+@pytest.mark.parametrize(("tool", "status"), [("read_view", 401), ("change_view", 200)])
+@pytest.mark.parametrize("way", ["session", "key"])
+async def test_a_tool_is_answered_where_it_changed_something_and_else_not(
+    rig: Rig, way: str, tool: str, status: int
+) -> None:
+    """The operation runs when the credential is revoked."""
+    rig.may_end = asyncio.Event()
+    headers = await rig.make_key() if way == "key" else rig.session()
+    call = {"name": tool, "arguments": {"view_id": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    async with aiohttp.ClientSession(headers=headers | accepted) as client:
+        asked = asyncio.create_task(client.post(f"http://127.0.0.1:{rig.port}/mcp", json=message))
+        await until_true(lambda: rig.carried_out != [], timeout_s=20, what="it is carried out")
+        if way == "key":
+            await rig.keys.disable("reader", by=BY)
+        else:
+            rig.end(headers)
+        rig.may_end.set()
+        answer = await asked
+    assert len(rig.carried_out) == 1
+    assert answer.status == status
+
+
 async def test_the_commands_listener_of_a_service_that_runs_alone_checks_again_too(keys: KeyStore) -> None:
     access, store = AdminAccess(TOKEN, lambda: 1000.0, os.urandom), Untouched()
     runner = runner_for(service_keys.key_app(store, access))  # type: ignore[arg-type]  # nothing is to be asked of it
