@@ -25,6 +25,7 @@ from gateway.operate.role import Role
 from gateway.operate.session import COOKIE, set_cookie
 from gateway.operate.site.assets import ROUTE as ASSETS_ROUTE
 from gateway.operate.site.assets import serve_asset
+from gateway.operate.site.explore_files import file_handler
 from gateway.operate.site.live import live
 from gateway.operate.site.shell import login_page
 from gateway.operate.site.view import FormFault, form_fields
@@ -151,6 +152,8 @@ PAGES: Final = (
     PageRoute("POST", "/login", login_with_token, Role.METRICS, "everywhere"),
     PageRoute("GET", ASSETS_ROUTE, serve_asset, Role.METRICS, "everywhere"),
     PageRoute("GET", "/live", live, Role.VIEWER),
+    PageRoute("GET", "/usage.csv", file_handler("csv"), Role.VIEWER),
+    PageRoute("GET", "/usage.parquet", file_handler("parquet"), Role.VIEWER),
     PageRoute("GET", "/v2/tap", tap, Role.OPERATOR),
     PageRoute("POST", "/logout", logout, Role.VIEWER),
     PageRoute("POST", "/v2/login-links", login_link, Role.OPERATOR),

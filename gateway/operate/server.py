@@ -26,13 +26,14 @@ from gateway.operate.pages import PAGES, PageRoute
 from gateway.operate.parts import BY, PARTS, STORES, AdminParts, is_still_admitted
 from gateway.operate.registry import AdminStores
 from gateway.operate.request_body import BodyReader, json_fields
+from gateway.operate.site.explore import EXPLORED
 from gateway.operate.site.live import LIVE, Live
 from gateway.operate.site.overview import ANSWERS
 from gateway.operate.site.registry import ACTIONS
 from gateway.operate.site.registry import VIEWS as ALL_VIEWS
 from gateway.operate.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.operate.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
-from gateway.operate.site.usage_answers import UsageAnswers
+from gateway.operate.site.usage_answers import SlowAnswers, UsageAnswers
 from gateway.operate.tap import close_tap
 from gateway.serve.answers import answer_for, kind_of
 from gateway.serve.ready_response import SERVER
@@ -81,7 +82,7 @@ def admin_app(
     app = web.Application(middlewares=[answering, *guards])
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
     app[LIVE] = streams = Live(parts.status)
-    app[ANSWERS] = UsageAnswers(stores.usage)
+    app[ANSWERS], app[EXPLORED] = UsageAnswers(stores.usage), SlowAnswers()
     app.on_shutdown.extend([streams.stop, close_tap])
     app.on_response_prepare.append(add_safe_headers)
     if has_mcp:

@@ -49,16 +49,20 @@ def test_a_link_leads_to_one_group_and_back(overview: Browser) -> None:
     assert "team=" not in overview.path
     overview.find("#by-model").find_element("xpath", "..").find_element("tag name", "a").click()
     overview.until(lambda: overview.path.startswith("/usage?"), "the list of models")
+    assert "time_zone=UTC" in overview.path, "days are those of the overview"
     overview.press("Calls")
     assert overview.find("th[aria-sort]").text == "Calls"
-    assert overview.texts("tbody th")[0] == "gpt-4o"
+    assert overview.texts("tbody th.name")[0] == "gpt-4o"
 
 
 def test_the_row_of_a_model_opens_to_its_dated_names(browser: Browser, gateway: GatewayProcess, looks: Looks) -> None:
     send_call(gateway, "dated", CALLS[0]._replace(model="gpt-4o-2024-08-06"))
     gateway.wait_until_delivered(at_least=len(CALLS) + 1)
-    browser.log_in(gateway).visit("/usage?by=model")
-    browser.until(lambda: browser.all("tbody details") or browser.visit("/usage?by=model") is None, "the dated call")
+    browser.log_in(gateway).visit("/usage?group_by=model&range=today")
+    browser.until(
+        lambda: browser.all("tbody details") or browser.visit("/usage?group_by=model&range=today") is None,
+        "the dated call",
+    )
     assert "gpt-4o-2024-08-06" not in browser.text, "it is closed"
     browser.focus("2 names of gpt-4o").enter()
     inside = browser.texts("tbody details li")

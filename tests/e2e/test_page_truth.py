@@ -105,7 +105,7 @@ class Rows(HTMLParser):
 def rows_of(html: str) -> Iterator[tuple[str, Shown, dict[str, Named]]]:
     """Name, figures, and figures of the dated names inside."""
     parser = Rows()
-    parser.feed(html)
+    parser.feed(html[html.index("<caption>Usage by") :])
     for (name, cost, calls, input_tokens, output_tokens), inside in zip(parser.rows, parser.names, strict=True):
         shown = (count(calls[0]), count(input_tokens[0]), count(output_tokens[0]), costs_of(cost))
         yield name[0].strip(), shown, dict(map(named, inside))
@@ -207,8 +207,8 @@ async def shown_by_the_page(
     models: dict[Pair, Shown] = {}
     names: dict[Pair, Named] = {}
     for provider in providers:
-        narrowed = {"without": "provider"} if provider is None else {"provider": provider}
-        query = urlencode({"by": "model", "range": "30d", **narrowed})
+        narrowed = {"unknown": "provider"} if provider is None else {"provider": provider}
+        query = urlencode({"group_by": "model", "range": "last_30_days", **narrowed})
         page = await client.get(f"http://{gateway.ports.admin}/usage?{query}", headers=headers)
         for name, shown, inside in rows_of(page.text):
             model = None if name == "unknown" else name

@@ -69,7 +69,7 @@ def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Tabl
     others = found.count - len(rows)
     name = f"{others:,} more" if others > 0 else "other"
     rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
-    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.path("/usage", by=dimension))
+    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.explored(dimension))
 
 
 async def load(request: web.Request) -> dict[str, Any]:

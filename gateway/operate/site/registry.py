@@ -8,19 +8,19 @@ from gateway.operate.site import (
     dead_letters,
     delivery,
     devices,
+    explore,
     insights,
     keys,
     overview,
     senders,
     settings,
-    usage,
     views,
 )
 from gateway.operate.site.view import Action, View
 
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
-    usage.VIEW,
+    explore.VIEW,
     *views.VIEWS,
     *budgets.VIEWS,
     delivery.VIEW,

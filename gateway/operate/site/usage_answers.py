@@ -7,8 +7,8 @@ and live) takes at most a share of the time: an answer that was slow is shown ag
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.operate.site.usage_question import Question
 from gateway.usage.sums.figures import NO_USAGE, Breakdown, Bucket, UsageSums
@@ -16,6 +16,8 @@ from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.timespan import TimeRange
 
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
 TOP: Final = 10
 """Groups of each table; the list has the others."""
 BY: Final[tuple[Dimension, ...]] = ("provider", "model", "team", "project", "user", "device_id")
@@ -41,41 +43,54 @@ class Usage(NamedTuple):
 NOTHING: Final = Usage(NO_USAGE, (), {}, None)
 
 
-class UsageAnswers:
-    """Of one application; *queries* is None where nothing is counted."""
+class SlowAnswers(Generic[Key, Answer]):
+    """Answers that took long, kept for a while. One question is asked at a time."""
 
-    def __init__(self, queries: UsageQueries | None, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._queries = queries
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
-        self._kept: dict[tuple[Question, TimeRange], tuple[float, Usage]] = {}
+        self._kept: dict[Key, tuple[float, Answer]] = {}
         self._turn = asyncio.Lock()
 
-    async def answer(self, question: Question, now_ms: int) -> Usage:
-        """Raises DatabaseUnavailable."""
-        if self._queries is None:
-            return NOTHING
-        key = question, question.range.within(now_ms)
+    async def answer(self, key: Key, ask: Callable[[], Awaitable[Answer]]) -> tuple[Answer, float]:
+        """What *ask* answers, and in how many seconds a later request gets a newer answer."""
         if (kept := self._kept_answer(key)) is not None:
             return kept
         async with self._turn:
             if (kept := self._kept_answer(key)) is not None:  # another request asked the same
                 return kept
             began_s = self._monotonic_s()
-            usage = await asked(self._queries, question, now_ms)
-            self._keep(key, usage, self._monotonic_s() - began_s)
-            return usage
+            answer = await ask()
+            self._keep(key, answer, self._monotonic_s() - began_s)
+            return answer, 0.0
 
-    def _kept_answer(self, key: tuple[Question, TimeRange]) -> Usage | None:
-        ends_s, usage = self._kept.get(key, (0.0, NOTHING))
+    def _kept_answer(self, key: Key) -> tuple[Answer, float] | None:
+        ends_s, answer = self._kept.get(key, (0.0, None))
         left_s = ends_s - self._monotonic_s()
-        return usage._replace(fresh_in_s=left_s) if left_s > 0 else None
+        return (answer, left_s) if left_s > 0 and answer is not None else None
 
-    def _keep(self, key: tuple[Question, TimeRange], usage: Usage, took_s: float) -> None:
+    def _keep(self, key: Key, answer: Answer, took_s: float) -> None:
         self._kept.pop(key, None)
         if took_s >= SLOW_S:
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[key] = self._monotonic_s() + min(took_s / SHARE, LONGEST_S), usage
+            self._kept[key] = self._monotonic_s() + min(took_s / SHARE, LONGEST_S), answer
+
+
+class UsageAnswers:
+    """Of one application; *queries* is None where nothing is counted."""
+
+    def __init__(self, queries: UsageQueries | None, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._queries = queries
+        self._answers = SlowAnswers[tuple[Question, TimeRange], Usage](monotonic_s)
+
+    async def answer(self, question: Question, now_ms: int) -> Usage:
+        """Raises DatabaseUnavailable."""
+        queries = self._queries
+        if queries is None:
+            return NOTHING
+        key = question, question.range.within(now_ms)
+        usage, fresh_in_s = await self._answers.answer(key, lambda: asked(queries, question, now_ms))
+        return usage._replace(fresh_in_s=fresh_in_s)
 
 
 async def asked(queries: UsageQueries, question: Question, now_ms: int) -> Usage:

@@ -52,6 +52,10 @@ RANGES: Final = (
 DEFAULT: Final = RANGES[0]
 
 
+EXPLORED: Final = {"today": "today", "24h": "last_24_hours", "7d": "last_7_days", "30d": "last_30_days"}
+"""Name of a range of the overview -> of `GET /v2/usage`."""
+
+
 class Filter(NamedTuple):
     dimension: Dimension
     name: Name
@@ -78,6 +82,14 @@ class Question(NamedTuple):
         """A link with this question, and *more* parameters."""
         parameters = [("range", self.range.name), *(each.parameter for each in self.filters), *more.items()]
         return f"{path}?{urlencode(parameters)}"
+
+    def explored(self, dimension: Dimension) -> str:
+        """The path of Explore with this question; days of the overview are of UTC."""
+        named = [each.parameter for each in self.filters if isinstance(each.name, str)]
+        unknown = [each.dimension for each in self.filters if not isinstance(each.name, str)]
+        without = [("unknown", ",".join(unknown))] if unknown else []
+        asked = [("range", EXPLORED[self.range.name]), ("time_zone", "UTC"), ("compare", "previous")]
+        return f"/usage?{urlencode([*asked, *named, *without, ('group_by', dimension)])}"
 
     def of_range(self, chosen: Range) -> "Question":
         return self._replace(range=chosen)

@@ -12,12 +12,13 @@ from typing import IO, Any, Final
 import orjson
 
 from gateway.usage.export.rows import Row
-from gateway.usage.sums.figures import money_text
+from gateway.usage.sums.figures import EXACT, money_text
 from gateway.usage.sums.tally import COST, SUM_NAMES
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-_COUNTS: Final = frozenset(SUM_NAMES[:COST])
-_MONEY: Final = frozenset({"cost", "estimated_cost"})
+_COUNTS: Final = frozenset({*SUM_NAMES[:COST], *(f"previous_{name}" for name in SUM_NAMES[:COST])})
+_DECIMALS: Final = {"cost": 18, "estimated_cost": 18, "previous_cost": 18, "cost_difference": 18, "cost_percent": 2}
+"""Column -> digits after the point."""
 
 
 class NoParquet(Exception):
@@ -44,7 +45,7 @@ def write_parquet(to: IO[bytes], columns: Sequence[str], rows: Iterable[Row]) ->
         import pyarrow.parquet as pq  # noqa: PLC0415
     except ImportError as error:
         raise NoParquet("Parquet needs pyarrow: pip install 'ai-telemetry-gateway[parquet]'") from error
-    types = {"cost": pa.decimal128(38, 18), "estimated_cost": pa.decimal128(38, 18)}
+    types = {name: pa.decimal128(38, scale) for name, scale in _DECIMALS.items()}
     fields = [pa.field(name, types.get(name, pa.int64() if name in _COUNTS else pa.string())) for name in columns]
     schema = pa.schema(fields)
     with pq.ParquetWriter(to, schema) as writer:
@@ -88,7 +89,9 @@ def _json(value: object) -> object:
 
 
 def _exact(name: str, value: Any) -> Any:
-    return value.quantize(Decimal("1e-18")) if name in _MONEY and value is not None else value
+    if name not in _DECIMALS or value is None:
+        return value
+    return value.quantize(Decimal(1).scaleb(-_DECIMALS[name]), context=EXACT)
 
 
 def _batches(rows: Iterable[Row], most: int = 10_000) -> Iterable[list[Row]]:

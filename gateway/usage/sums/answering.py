@@ -3,7 +3,7 @@ period before.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Final, NamedTuple
 
@@ -53,6 +53,8 @@ class Answer:
     total: UsageSums
     before: Before | None = None
     """None where it was not asked for, or its hours are no longer kept."""
+    where: Filters = field(default_factory=dict)
+    """The filters, with the names that a search found."""
 
 
 class _Asked(NamedTuple):
@@ -143,7 +145,7 @@ async def _by_group(queries: UsageQueries, asked: _Asked) -> Answer:
     )
     before, earlier = await _groups_before(queries, asked, found)
     lines = [Line(each.names, each.sums, earlier.get(each.names), each.versions) for each in found.groups]
-    return Answer(asked.within, lines, found.count, found.rest, found.total, before)
+    return Answer(asked.within, lines, found.count, found.rest, found.total, before, asked.where)
 
 
 async def _groups_before(
@@ -190,7 +192,7 @@ async def _over_time(queries: UsageQueries, asked: _Asked) -> Answer:
     starts = sorted(there.keys() | earlier.keys(), reverse=question.request.sort.order == "desc")
     shown = starts[question.offset : question.offset + question.request.limit]
     lines = [Line((), there.get(each, NO_USAGE), earlier.get(each), start_ms=each) for each in shown]
-    return Answer(asked.within, lines, len(starts), None, total, before)
+    return Answer(asked.within, lines, len(starts), None, total, before, asked.where)
 
 
 async def _buckets_before(queries: UsageQueries, asked: _Asked) -> tuple[Before | None, Mapping[int, UsageSums]]:

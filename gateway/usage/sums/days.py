@@ -8,6 +8,7 @@ from gateway.usage.sums.figures import Bucket, UsageSums, together
 from gateway.usage.sums.names import Filters
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import midnight, ms_of
+from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import Interval, TimeRange
 
 
@@ -22,6 +23,18 @@ class Days(NamedTuple):
         with half an hour.
         """
         return ms_of(midnight(datetime.fromtimestamp(max(hour_ms, self.from_ms) / 1000, self.zone)))
+
+    def starts(self, within: TimeRange, interval: Interval, now_ms: int) -> list[int]:
+        """Of every hour or day of *within* that has begun."""
+        end_ms = min(within.end_hour * HOUR_MS, now_ms + 1)
+        if interval == "hour":
+            return [*range(within.first_hour * HOUR_MS, end_ms, HOUR_MS)]
+        day = midnight(datetime.fromtimestamp(self.from_ms / 1000, self.zone))
+        found = []
+        while (start_ms := ms_of(day)) < end_ms:
+            found.append(start_ms)
+            day += timedelta(days=1)
+        return found
 
     def same_day(self, start_ms: int, other: "Days") -> int:
         """The start of the day that is as far from the first as *start_ms* is in *other*."""

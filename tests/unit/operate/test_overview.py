@@ -8,7 +8,7 @@ import pytest
 
 from gateway.common.contract.errors import BadPayload
 from gateway.operate.role import Role
-from gateway.operate.site import overview, usage, words
+from gateway.operate.site import overview, words
 from gateway.operate.site.charts import HEIGHT, PLOT_HEIGHT, Series, bar_chart, nice_top
 from gateway.operate.site.registry import VIEWS
 from gateway.operate.site.usage_answers import Usage
@@ -90,7 +90,8 @@ def test_shares_and_the_time_of_the_figures_are_stated() -> None:
 def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
     by = breakdown([("m-1", sums()), (Absent.UNKNOWN, sums(costs={}))], 70, sums(7, costs={"USD": Decimal("0.5")}))
     html = shown(overview.VIEW, overview.overview(figures(), [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS))
-    assert 'href="/usage?range=7d&amp;by=model">All 70<' in html
+    path = "/usage?range=last_7_days&amp;time_zone=UTC&amp;compare=previous&amp;group_by=model"
+    assert f'href="{path}">All 70<' in html
     assert 'href="/?range=7d&amp;model=m-1">m-1</a>' in html
     assert 'href="/?range=7d&amp;without=model">unknown</a>' in html
     assert "68 more USD 0.5000 7 1,200 300" in text_of(html)
@@ -122,30 +123,12 @@ def test_names_are_escaped_also_in_links() -> None:
     )
 
 
-def test_a_page_of_sixty_thousand_models_is_as_small_as_one_of_a_hundred() -> None:
-    first = [(f"model-{n:06}", sums()) for n in range(usage.PER_PAGE)]
-    few, many = (
-        shown(usage.VIEW, usage.usage(WEEK, "model", "cost", 0, breakdown(first, count, sums())))
-        for count in (100, 60_000)
-    )
-    assert len(many) - len(few) < 100
-    assert "1 to 50 of 60,000" in many
-    assert 'href="/usage?range=7d&amp;by=model&amp;sort=cost&amp;first=50" rel="next"' in many
-
-
 def test_a_hundred_thousand_currencies_do_not_fill_the_page() -> None:
     costs = {f"X{n:05}": Decimal(n + 1) for n in range(100_000)}
     usage_of = Usage(sums(costs=costs), [Bucket(NOW_MS, sums(costs=costs))], {}, None)
     html = shown(overview.VIEW, overview.overview(figures(), [], WEEK, usage_of, NOW_MS))
     assert len(html) < 40_000
     assert "99,994 more currencies" in html
-
-
-def test_the_last_page_has_no_next_one() -> None:
-    html = shown(usage.VIEW, usage.usage(WEEK, "team", "calls", 50, breakdown([("t", sums())], 51)))
-    assert 'rel="next"' not in html
-    assert 'first=0" rel="prev"' in html
-    assert "51 to 51 of 51" in html
 
 
 @pytest.mark.parametrize(

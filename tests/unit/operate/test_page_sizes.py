@@ -105,9 +105,11 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def test_no_view_follows_the_number_of_models(rig: Rig) -> None:
     paths = [f"/?range={each.name}" for each in RANGES]
-    paths += [f"/usage?by={by}&range=30d" for by in ("model", "user", "device_id", "key")]
     paths += [
-        "/usage?by=model&range=30d&sort=name&first=500",
+        f"/usage?group_by={by}&range=last_30_days&compare=previous" for by in ("model", "user", "device_id", "key")
+    ]
+    paths += [
+        "/usage?group_by=model,user&range=last_30_days&sort_key=name&sort_order=asc&first=500",
         "/?range=30d&team=team-7",
         "/?range=24h&without=team",
         "/delivery",
@@ -144,7 +146,7 @@ async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Pa
     again = await answers.answer(question, NOW_MS)
     assert again == slow._replace(fresh_in_s=again.fresh_in_s)
     assert 9 < again.fresh_in_s < 0.2 / SHARE
-    async with answers._turn, asyncio.timeout(HANGS_S):
+    async with answers._answers._turn, asyncio.timeout(HANGS_S):
         assert (await answers.answer(question, NOW_MS)).fresh_in_s > 0, "waits for no other question"
     now_s += again.fresh_in_s
     assert (await answers.answer(question, NOW_MS)).fresh_in_s == 0

@@ -1,0 +1,137 @@
+"""Explore: what AI costs, by one dimension and a second, beside the period before and over time."""
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from importlib.util import find_spec
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.operate.parts import PARTS, STORES
+from gateway.operate.site.explore_answers import Explored, explored
+from gateway.operate.site.explore_asked import OWN_RANGE, PATH, PER_PAGE, Asked, Step, asked_of
+from gateway.operate.site.explore_charts import charts_of, table_of
+from gateway.operate.site.explore_rows import percent, rest_of, row_of_line, signed, total_of
+from gateway.operate.site.explore_texts import RANGE_TEXTS, TABS, covering_note, field_text, range_text
+from gateway.operate.site.operating import present
+from gateway.operate.site.usage_answers import SlowAnswers
+from gateway.operate.site.usage_question import SHOWN
+from gateway.operate.site.view import View
+from gateway.operate.site.views import tabs
+from gateway.usage.sums.figures import NO_USAGE
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.request import OrderBy, Question
+
+SORTED: Final[dict[OrderBy, str]] = {
+    "cost": "Cost", "calls": "Calls", "input_tokens": "Input tokens", "output_tokens": "Output tokens",
+}  # fmt: skip
+"""Column -> its head, in the order of the table."""
+STEPS: Final[tuple[tuple[Step, str], ...]] = (("hour", "Hours"), ("day", "Days"))
+HAS_PARQUET: Final = find_spec("pyarrow") is not None
+Saved = Sequence[tuple[str, str, bool]]
+
+
+def explore(asked: Asked, question: Question, found: Explored, saved: Saved = ()) -> dict[str, Any]:
+    """The template's context. *saved*: links to views that are kept."""
+    return {
+        **question_context(asked, question, found),
+        **answer_context(asked, question, found),
+        "saved": saved,
+    }
+
+
+def question_context(asked: Asked, question: Question, found: Explored) -> dict[str, Any]:
+    """The links and forms that change the question."""
+    answer, zone, by = found.answer, question.zone, asked.group_by
+    return {
+        "asked": asked,
+        "zone": zone_name(zone),
+        "ranges": [(text, asked.of_range(name), asked.value("range") == name) for name, text in TABS.items()],
+        "all_ranges": RANGE_TEXTS,
+        "range": asked.value("range") or OWN_RANGE,
+        "since": field_text(question.from_ms, zone),
+        "until": field_text(question.to_ms, zone),
+        "shown_range": range_text(answer.within, zone),
+        "before": None if answer.before is None else range_text(answer.before.within, zone),
+        "compares": question.before is not None,
+        "compare": asked.path(compare=None if question.before is not None else "previous"),
+        "covering": covering_note(question, answer.within),
+        "dimensions": [
+            (text, asked.path(group_by=with_first(each, by)), each == by[0]) for each, text in SHOWN.items()
+        ],
+        "by": [SHOWN[each] for each in by],
+        "first_dimension": by[0],
+        "then": [(each, text, each in by[1:]) for each, text in SHOWN.items() if each != by[0]],
+        "filters": [(each.text, asked.less(each)) for each in asked.filters],
+        "search": asked.value("search"),
+        "steps": [(text, asked._replace(step=step).path(), step == found.over_time.interval) for step, text in STEPS],
+    }
+
+
+def answer_context(asked: Asked, question: Question, found: Explored) -> dict[str, Any]:
+    """The figures, and links to further ones."""
+    answer, first, order = found.answer, asked.first, question.order_by
+    rows = [row_of_line(asked, line) for line in answer.lines]
+    has_calls = answer.total != NO_USAGE
+    return {
+        "rows": rows,
+        "rest": rest_of(answer, len(rows)),
+        "total": total_of(answer),
+        "has_calls": has_calls,
+        "charts": charts_of(found.over_time, answer.total, order) if has_calls else [],
+        "over_time": table_of(found.over_time, answer.total, order) if has_calls else None,
+        "chart_zone": zone_name(found.over_time.days.zone),
+        "names_head": head_of(asked, question, "name"),
+        "heads": [(text, *head_of(asked, question, each)) for each, text in SORTED.items()],
+        "first": first + 1,
+        "last": first + len(rows),
+        "count": answer.count,
+        "pages_before": asked.path(first=str(max(0, first - PER_PAGE))) if first else "",
+        "pages_after": asked.path(first=str(first + PER_PAGE)) if first + len(rows) < answer.count else "",
+        "files": [(text, asked.path(f"{PATH}.{form}")) for form, text in FILES],
+        "link": asked.path(),
+        "counted_ms": found.as_of.counted_through_ms,
+        "signed": signed,
+        "percent": percent,
+    }
+
+
+FILES: Final = (("csv", "CSV"), ("parquet", "Parquet")) if HAS_PARQUET else (("csv", "CSV"),)
+
+
+def head_of(asked: Asked, question: Question, column: OrderBy) -> tuple[str, str]:
+    """The path that sorts by *column*, in the other direction where it does already; and
+    `aria-sort`.
+    """
+    order, is_current = question.request.sort.order, question.order_by == column
+    natural = "asc" if column == "name" else "desc"
+    wanted = ("asc" if order == "desc" else "desc") if is_current else natural
+    current = {"asc": "ascending", "desc": "descending"}[order] if is_current else ""
+    return asked.path(sort_key=column, sort_order=wanted), current
+
+
+def with_first(dimension: str, by: Sequence[str]) -> str:
+    return ",".join(dict.fromkeys([dimension, *by[1:]]))
+
+
+def zone_name(zone: tzinfo) -> str:
+    return str(zone)
+
+
+async def load(request: web.Request) -> dict[str, Any]:
+    """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
+    queries: UsageQueries = present(request.app[STORES].usage)
+    asked = asked_of(list(request.query.items()))
+    question = asked.question(request.app[PARTS].now_ms())
+    await queries.refresh()
+
+    async def ask() -> Explored:
+        async with queries.apart() as apart:
+            return await explored(apart, question, asked.step)
+
+    found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within), ask)
+    return {**explore(asked, question, found, await tabs(request.app[STORES].views)), "fresh_in_s": fresh_in_s}
+
+
+EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
+VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load)

@@ -1,0 +1,85 @@
+"""What Explore shows of a question: its rows, and its largest groups over time."""
+
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Final, NamedTuple
+
+from gateway.operate.site.explore_asked import Step
+from gateway.usage.sums.answering import Answer, Line, answered
+from gateway.usage.sums.days import Days, buckets_of
+from gateway.usage.sums.figures import NO_USAGE, UsageSums, less
+from gateway.usage.sums.grains import DAY
+from gateway.usage.sums.home import AsOf
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.request import Question
+from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.timespan import Interval, TimeRange
+
+TOP: Final = 5
+"""Groups of a chart; it has the others as one."""
+MAX_AUTO_HOURS: Final = 2 * DAY
+"""A longer range is shown by day, unless hours are wanted."""
+MAX_HOURS: Final = 8 * DAY
+"""More bars are no chart."""
+
+
+class Course(NamedTuple):
+    """Usage of one group over time, or of all that are in no other course."""
+
+    line: Line | None
+    sums: Sequence[UsageSums]
+    """By the starts of the series."""
+
+
+class OverTime(NamedTuple):
+    interval: Interval
+    days: Days
+    """Of UTC where the zone's are older than the hours that are kept."""
+    starts_ms: Sequence[int]
+    courses: Sequence[Course]
+
+
+class Explored(NamedTuple):
+    answer: Answer
+    over_time: OverTime
+    as_of: AsOf
+
+
+async def explored(queries: UsageQueries, question: Question, step: Step) -> Explored:
+    """Raises BadRange, DatabaseUnavailable."""
+    answer, as_of = await answered(queries, question), await queries.as_of()
+    return Explored(answer, await over_time(queries, question, answer, step, as_of), as_of)
+
+
+async def over_time(queries: UsageQueries, question: Question, answer: Answer, step: Step, as_of: AsOf) -> OverTime:
+    hours_from = as_of.hours_from_ms // HOUR_MS
+    interval = interval_of(step, answer.within, hours_from)
+    zone = question.zone if answer.within.first_hour >= hours_from else UTC
+    days = Days(zone, max(question.from_ms, answer.within.first_hour * HOUR_MS))
+    starts_ms = days.starts(answer.within, interval, queries.now_ms())
+    found = {
+        each.start_ms: each.sums for each in await buckets_of(queries, answer.within, interval, answer.where, days)
+    }
+    total = [found.get(each, NO_USAGE) for each in starts_ms]
+    courses = []
+    for line in answer.lines[:TOP] if answer.count > 1 else ():
+        where = {**answer.where, **{name: (each,) for name, each in zip(question.group_by, line.names, strict=True)}}
+        of_group = {
+            each.start_ms: each.sums for each in await buckets_of(queries, answer.within, interval, where, days)
+        }
+        courses.append(Course(line, [of_group.get(each, NO_USAGE) for each in starts_ms]))
+    return OverTime(interval, days, starts_ms, [*courses, *others(total, courses)])
+
+
+def others(total: Sequence[UsageSums], courses: Sequence[Course]) -> list[Course]:
+    """What *courses* leave of *total*; nothing where that is nothing."""
+    rest = [less(all_of_it, [course.sums[at] for course in courses]) or NO_USAGE for at, all_of_it in enumerate(total)]
+    return [Course(None, rest)] if not courses or any(each != NO_USAGE for each in rest) else []
+
+
+def interval_of(step: Step, within: TimeRange, hours_from: int) -> Interval:
+    """Hours that are not kept, or too many, are days."""
+    hours = within.end_hour - within.first_hour
+    if within.first_hour < hours_from or hours > MAX_HOURS:
+        return "day"
+    return step if step != "auto" else "hour" if hours <= MAX_AUTO_HOURS else "day"

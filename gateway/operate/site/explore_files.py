@@ -1,0 +1,70 @@
+"""What Explore shows as a file: CSV, and Parquet where pyarrow is installed."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+
+from gateway.common.contract.errors import NotFound
+from gateway.operate.parts import PARTS, STORES
+from gateway.operate.site.explore_asked import Asked, asked_of, at_row
+from gateway.operate.site.operating import present
+from gateway.usage.export.compared import columns, compared_rows
+from gateway.usage.export.files import WRITERS, NoParquet
+from gateway.usage.sums.answering import Answer, Line, answered
+from gateway.usage.sums.bounds import MAX_GROUPS
+from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.request import Question
+
+MAX_ROWS: Final = 10_000
+"""Groups of one file; the others are in its last row."""
+TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
+def file_handler(form: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
+        queries: UsageQueries = present(request.app[STORES].usage)
+        asked = asked_of(list(request.query.items()))
+        question = asked.question(request.app[PARTS].now_ms(), limit=MAX_GROUPS)
+        await queries.refresh()
+        async with queries.apart() as apart:
+            answer, lines = await every_line(apart, question)
+        try:
+            body = await asyncio.to_thread(file_of, form, asked, question, answer, lines)
+        except NoParquet as error:
+            raise NotFound(str(error)) from error
+        disposition = f'attachment; filename="{name_of(question)}.{form}"'
+        return web.Response(body=body, content_type=TYPES[form], headers={"Content-Disposition": disposition})
+
+    return handle
+
+
+async def every_line(queries: UsageQueries, question: Question) -> tuple[Answer, list[Line]]:
+    """The answer, and the groups of all its pages."""
+    question = at_row(question, 0)
+    answer = await answered(queries, question)
+    lines = [*answer.lines]
+    while answer.lines and len(lines) < min(answer.count, MAX_ROWS):
+        answer = await answered(queries, at_row(question, len(lines)))
+        lines += answer.lines
+    return answer, lines
+
+
+def file_of(form: str, asked: Asked, question: Question, answer: Answer, lines: list[Line]) -> bytes:
+    """Raises NoParquet."""
+    file = io.BytesIO()
+    head = columns(asked.group_by, compares=question.before is not None)
+    WRITERS[form](file, head, compared_rows(answer, lines, asked.group_by))
+    return file.getvalue()
+
+
+def name_of(question: Question) -> str:
+    """`usage-2026-11-16-to-2026-11-23`."""
+    since, until = (
+        f"{datetime.fromtimestamp(ms / 1000, question.zone):%Y-%m-%d}" for ms in (question.from_ms, question.to_ms)
+    )
+    return f"usage-{since}-to-{until}"

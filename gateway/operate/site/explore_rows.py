@@ -1,0 +1,141 @@
+"""The rows of Explore: a group's names, its figures, and those of the period before. Pure."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from gateway.operate.site import words
+from gateway.operate.site.explore_asked import Asked, Filter, name_text
+from gateway.operate.site.usage_figures import NO_CALL, Cost, cost_of
+from gateway.usage.sums.answering import Answer, Line
+from gateway.usage.sums.change import Change, Changes, changes
+from gateway.usage.sums.figures import UsageSums
+from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.names import Absent, Name
+
+CALLS: Final = "/calls"
+OF_CALLS: Final[Mapping[Dimension, str]] = {
+    "provider": "provider",
+    "model": "model",
+    "team": "team",
+    "project": "project",
+    "key": "key",
+    "service_name": "service",
+    "device_id": "device",
+}
+"""Dimension -> the filter of `GET /v2/calls`."""
+
+
+SMALL: Final = Decimal("0.1")
+"""Percentages below it have two decimals."""
+
+
+class Version(NamedTuple):
+    """A dated name of a model."""
+
+    part: "Part"
+    sums: UsageSums
+    cost: Cost
+
+
+class Part(NamedTuple):
+    """A name, and the path of its own groups; empty for what has no name."""
+
+    text: str
+    path: str
+    versions: tuple[Version, ...] = ()
+
+
+class Row(NamedTuple):
+    names: tuple[Part, ...]
+    sums: UsageSums
+    cost: Cost
+    before: UsageSums | None
+    """None where there was nothing, or nothing is compared."""
+    cost_before: Cost | None
+    changed: Changes | None
+    calls: str = ""
+    """Path of its calls; empty where they cannot be told apart."""
+
+    @property
+    def key(self) -> str:
+        return " · ".join(part.text for part in self.names)
+
+    @property
+    def cost_changes(self) -> list[tuple[str, Change]]:
+        """By currency, as `cost` orders them."""
+        if self.changed is None:
+            return []
+        order = sorted(self.changed.costs.items(), key=lambda item: (item[0] != "USD", item[0]))
+        return order[: len(self.cost.amounts) or 1]
+
+
+def row_of(names: Sequence[Part], sums: UsageSums, before: UsageSums | None) -> Row:
+    cost_before = None if before is None else cost_of(before)
+    return Row(tuple(names), sums, cost_of(sums), before, cost_before, changes(sums, before))
+
+
+def row_of_line(asked: Asked, line: Line) -> Row:
+    parts = [part_of(asked, *each) for each in zip(asked.group_by, line.names, strict=True)]
+    versions = [
+        Version(part_of(asked, "model", each.names[0]), each.sums, cost_of(each.sums)) for each in line.versions
+    ]
+    parts = [
+        part._replace(versions=tuple(versions)) if dimension == "model" else part
+        for dimension, part in zip(asked.group_by, parts, strict=True)
+    ]
+    return row_of(parts, line.sums, line.previous)._replace(calls=calls_path(asked, line))
+
+
+def part_of(asked: Asked, dimension: Dimension, name: Name) -> Part:
+    is_known = isinstance(name, str) or name is Absent.UNKNOWN
+    return Part(name_text(name), asked.narrowed(dimension, name) if is_known else "")
+
+
+def calls_path(asked: Asked, line: Line) -> str:
+    """The calls of a group and of the filters; empty where a name is no filter of calls."""
+    filters = [each for each in asked.filters if each.dimension not in asked.group_by]
+    filters += [Filter(*each) for each in zip(asked.group_by, line.names, strict=True)]
+    pairs: list[tuple[str, str]] = []
+    for each in filters:
+        if each.dimension not in OF_CALLS or not isinstance(each.name, str):
+            return ""
+        pairs.append((OF_CALLS[each.dimension], each.name))
+    dated = [version.names[0] for version in line.versions]
+    pairs += [("model", name) for name in dated if isinstance(name, str) and ("model", name) not in pairs]
+    return f"{CALLS}?{urlencode(pairs)}"
+
+
+def rest_of(answer: Answer, shown: int) -> Row | None:
+    """What no row has, in either period; None where that is nothing."""
+    before = None if answer.before is None else answer.before.rest
+    if answer.rest is None and before is None:
+        return None
+    others = answer.count - shown
+    text = f"{others:,} more" if others > 0 else "other" if answer.rest is not None else "only in the period before"
+    return row_of([Part(text, "")], answer.rest or NO_CALL, before)
+
+
+def total_of(answer: Answer) -> Row:
+    return row_of([Part("total", "")], answer.total, None if answer.before is None else answer.before.total)
+
+
+def signed(amount: Decimal | None, currency: str = "") -> str:
+    """`+1,200`, of money `+USD 0.0312`; a dash for unknown."""
+    if amount is None:
+        return words.NONE
+    written = f"{currency} {words.money(abs(amount))}" if currency else words.number(abs(amount))
+    return f"{sign(amount)}{written}"
+
+
+def percent(share: Decimal | None) -> str:
+    """`+12.5 %`; a dash where there is none."""
+    if share is None:
+        return words.NONE
+    written = f"{abs(share):.2f}" if 0 < abs(share) < SMALL else f"{abs(share):,.1f}"
+    return f"{sign(share)}{written} %"
+
+
+def sign(amount: Decimal) -> str:
+    return "+" if amount > 0 else "\N{MINUS SIGN}" if amount < 0 else "\N{PLUS-MINUS SIGN}"
