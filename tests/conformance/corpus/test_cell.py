@@ -20,7 +20,7 @@ APART = {
     "openllmetry-langchain-plus-openai/lc_chain": "the span above states the reasoning",
     "traceloop-sdk/lc_chain": "the span above states the reasoning",
 }
-"""Scenario -> what only a payload states in which both spans are; one gateway needs that as well."""
+"""Scenario -> what only a payload with both spans states; one gateway needs that as well."""
 
 
 def payload_of(posted: Posted) -> Payload:
