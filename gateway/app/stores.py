@@ -15,11 +15,11 @@ from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.views import SqlViews
-from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.home import BillingHome
@@ -92,7 +92,7 @@ async def open_stores(build: Build) -> Stores:
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
         raise CannotStart(reason)
     devices = await DeviceStore.open(
-        await SqliteDevices.open(control),
+        await SqlDevices.open(control),
         gateway_id=spool.gateway_id,
         max_new_per_hour=config.devices.max_new_per_hour,
         interval_ms=int(config.devices.heartbeat_interval_s * 1000),

@@ -16,7 +16,7 @@ from gateway.fleet.devices.rows import Figures
 from gateway.observability.devices import edge_with
 from gateway.operate.archive.staging import DATABASES, stage
 from gateway.operate.backup import Staged
-from gateway.stores.sqlite.devices import SqliteDeviceRows
+from gateway.stores.sql.devices import SqlDeviceRows
 from spool.counters import LaneCounters
 from spool.data_lock import DataLock
 from spool.record import DEVICES, Lane
@@ -94,7 +94,7 @@ def device_figures(control_database: Path) -> Figures | None:
         return None
     try:
         with closing(read_only(control_database)) as connection:
-            return SqliteDeviceRows(connection).figures()
+            return SqlDeviceRows(connection).figures()
     except sqlite3.Error:
         return None  # of a release without devices there, or damaged: the gateway reports it at its start
 

@@ -42,9 +42,9 @@ from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.views import SqlViews
-from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import offline_keys
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.book import BillingBook
@@ -96,7 +96,7 @@ async def _control(config: Config) -> AsyncIterator[Database]:
 async def _devices(config: Config) -> AsyncIterator[Devices]:
     async with _control(config) as database:
         now_ms = now_by(age_at_rest(config.data_dir, wall_ms()), wall_ms())
-        yield OfflineDevices(await SqliteDevices.open(database), now_ms)
+        yield OfflineDevices(await SqlDevices.open(database), now_ms)
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ from gateway.pipeline.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, rea
 from gateway.pipeline.delivery.embedded import NO_SERVICE_ADDRESS
 from gateway.pipeline.delivery.lanes import key_settings, otlp_settings, plugged_exporter, upstream_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
-from gateway.stores.sqlite.devices import SqliteDevices
+from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
 from spool.data_dir import DATABASE, refuse_data_dir
 from spool.data_lock import held_by
@@ -179,7 +179,7 @@ class StartChecks:
             await database.close()
 
     async def _look_at_control(self, database: Database, keys: KeyStore) -> None:
-        await SqliteDevices.open(database)
+        await SqlDevices.open(database)
         if reason := refuse_open_intake(self._config, enabled_keys=int(keys.any_enabled())):
             self.faults.append(Found("open intake", reason))
 

@@ -1,23 +1,25 @@
 """Devices under any order of contacts, answers, losses, restarts and an operator's
-words: on a real control.db, and in memory with the same results.
+words: in a real control.db and in Postgres, and in memory with the same results.
 """
 
 import copy
 import sqlite3
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import psycopg
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from exporters.cost_service.devices import DeviceAnswer, DeviceState
 from gateway.common.contract.errors import BadPayload, NotFound
-from gateway.common.storage.database import committed
+from gateway.common.storage.database import committed, scripts_of
+from gateway.common.storage.sql import Connection
 from gateway.fleet.devices import contacts as taking
 from gateway.fleet.devices import operated
 from gateway.fleet.devices import outbox as sending
@@ -28,8 +30,10 @@ from gateway.fleet.devices.outbox import Enrolment, Spoke
 from gateway.fleet.devices.rows import Device, New
 from gateway.fleet.devices.states import ENROLS, NoSuchTransition
 from gateway.fleet.devices.throttling import Budget
-from gateway.stores.sqlite.devices import SqliteDeviceRows, scripts
+from gateway.stores.postgres.database import PostgresConnection
+from gateway.stores.sql.devices import SqlDeviceRows
 from tests.support.memory_devices import KeptDevices, MemoryDeviceRows
+from tests.support.postgres import needs_postgres, shared_server
 
 T = TypeVar("T")
 
@@ -60,11 +64,9 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "control.db"
+        self.make()
         self.open()
         self.memory = KeptDevices()
-        for script in scripts():
-            self.connection.executescript(script)
         self.now_ms = 1_767_607_200_000
         self.budget = Budget(10, used=0, now_s=self.now_ms / 1000)
         self.sent: list[Enrolment] = []
@@ -73,7 +75,14 @@ class Life(RuleBasedStateMachine):
         """(device, epoch) -> the enrolment ids that were ever sent."""
         self.blocked: set[str] = set()
 
+    def make(self) -> None:
+        self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "control.db"
+        with closing(sqlite3.connect(self.path)) as connection:
+            for script in scripts_of("gateway.stores.sqlite.migrations.devices"):
+                connection.executescript(script)
+
     def open(self) -> None:
+        self.connection: sqlite3.Connection | psycopg.Connection
         self.connection = sqlite3.connect(self.path, isolation_level=None)
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.connection.execute("PRAGMA synchronous = OFF")
@@ -87,12 +96,18 @@ class Life(RuleBasedStateMachine):
         budget = copy.copy(self.budget)
         in_memory = _outcome(change, MemoryDeviceRows(self.memory))
         self.budget.__dict__.update(vars(budget))
+        with self.commit() as connection:
+            in_sql = _outcome(change, SqlDeviceRows(connection))
+        assert _comparable(in_sql) == _comparable(in_memory)
+        if isinstance(in_sql, Exception):
+            raise in_sql
+        return in_sql
+
+    @contextmanager
+    def commit(self) -> Iterator[Connection]:
+        assert isinstance(self.connection, sqlite3.Connection)
         with committed(self.connection):
-            in_sqlite = _outcome(change, SqliteDeviceRows(self.connection))
-        assert _comparable(in_sqlite) == _comparable(in_memory)
-        if isinstance(in_sqlite, Exception):
-            raise in_sqlite
-        return in_sqlite
+            yield self.connection
 
     @property
     def moment(self) -> Moment:
@@ -247,6 +262,30 @@ class Life(RuleBasedStateMachine):
                 assert (device.beat, device.beat_due_ms, device.beat_waits) == (None, None, 0)
 
 
+SAME_NUMBERS = "SELECT setval(pg_get_serial_sequence('devices', 'device_no'), (SELECT coalesce(max(device_no), 0) + 1 FROM devices), FALSE)"
+"""SQLite gives the number of the device that was deleted last again, Postgres never."""
+
+
+class LifeInPostgres(Life):
+    def make(self) -> None:
+        self.dsn = shared_server().new_schema()
+        with psycopg.connect(self.dsn) as connection:
+            for script in scripts_of("gateway.stores.postgres.migrations.devices"):
+                PostgresConnection(connection).execute(script)
+
+    def open(self) -> None:
+        self.connection = psycopg.connect(self.dsn, autocommit=True)
+
+    @contextmanager
+    def commit(self) -> Iterator[Connection]:
+        assert isinstance(self.connection, psycopg.Connection)
+        with self.connection.transaction():
+            self.connection.execute(SAME_NUMBERS)
+            yield PostgresConnection(self.connection)
+
+
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=30, stateful_step_count=60, deadline=None)
+TestLifeInPostgres = needs_postgres(LifeInPostgres.TestCase)
+TestLifeInPostgres.settings = settings(max_examples=5, stateful_step_count=40, deadline=None)
 assert NoSuchTransition  # every rule would let it through: a pair that the table lacks fails the test

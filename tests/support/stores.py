@@ -27,11 +27,11 @@ from gateway.stores.postgres.keys import PostgresKeys
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
+from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.views import SqlViews
-from gateway.stores.sqlite.devices import SqliteDevices
 from gateway.stores.sqlite.keys import SqliteKeys
 from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.home import BillingHome
@@ -134,7 +134,7 @@ class SqliteHome:
         return await open_relayed(self.database)
 
     async def devices(self) -> DeviceHome:
-        return await SqliteDevices.open(self.database)
+        return await SqlDevices.open(self.database)
 
     async def close(self) -> None:
         await self.database.close()
@@ -218,6 +218,9 @@ class PostgresHome(MemoryHome):
 
     async def keys(self) -> KeyHome:
         return await PostgresKeys.open(self.database)
+
+    async def devices(self) -> DeviceHome:
+        return await SqlDevices.open(self.database)
 
     async def views(self, now_ms: Callable[[], int]) -> Views:
         return await SqlViews.open(self.database, now_ms=now_ms)

@@ -52,6 +52,7 @@ class Database:
     """An open file. Every method raises DatabaseUnavailable in place of sqlite3's own errors."""
 
     engine: Final = "sqlite"
+    errors: Final = (sqlite3.Error,)
 
     def __init__(self, path: Path, writer: _Handle, reader: _Handle) -> None:
         self.path = path
@@ -113,6 +114,10 @@ class Database:
         async with self._held(self._writer):
             self._refuse_missing()
             return await _completed(asyncio.to_thread(committed_change))
+
+    async def write_part(self, part: str, change: Callable[[sqlite3.Connection], T]) -> T:
+        """As `write`: a file has one writer."""
+        return await self.write(change)
 
     async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Run *question* on one snapshot of the file."""

@@ -1,20 +1,19 @@
-"""Group commit of control.db: changes that wait at the same time share one commit, so a burst costs
-a few syncs.
+"""Group commit: changes of one part that wait at the same time share one commit, so a burst costs a
+few syncs.
 
 A change that raises is rolled back to its savepoint; the others of its group are committed.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from gateway.common.storage.database import Database
+from gateway.common.storage.sql import Connection, SqlDatabase
 
 T = TypeVar("T")
-Change = Callable[[sqlite3.Connection], T]
+Change = Callable[[Connection], T]
 
 MAX_TOGETHER = 500
 
@@ -22,11 +21,14 @@ MAX_TOGETHER = 500
 class Commits:
     """One queue of changes. Used on the event loop's thread only."""
 
-    def __init__(self, database: Database, after: Change[Any], committed: Callable[[Any], None]) -> None:
+    def __init__(
+        self, database: SqlDatabase[Connection], part: str, after: Change[Any], committed: Callable[[Any], None]
+    ) -> None:
         """*after* runs at the end of each commit; *committed* receives its result once that is on
         disk.
         """
         self._database = database
+        self._part = part
         self._after = after
         self._committed = committed
         self._waiting: list[tuple[Change[Any], asyncio.Future[Any]]] = []
@@ -58,7 +60,9 @@ class Commits:
 
     async def _write_group(self, group: list[tuple[Change[Any], asyncio.Future[Any]]]) -> None:
         try:
-            results, summary = await self._database.write(partial(_run, [change for change, _ in group], self._after))
+            changes = [change for change, _ in group]
+            run = partial(_run, changes, self._after, self._database.errors)
+            results, summary = await self._database.write_part(self._part, run)
         except Exception as error:  # noqa: BLE001 raised to every caller of the group
             for _, future in group:
                 if not future.done():
@@ -74,16 +78,20 @@ class Commits:
                 future.set_result(result)
 
 
-def _run(changes: Sequence[Change[Any]], after: Change[Any], connection: sqlite3.Connection) -> tuple[list[Any], Any]:
-    return [_result_or_error(change, connection) for change in changes], after(connection)
+def _run(
+    changes: Sequence[Change[Any]], after: Change[Any], errors: tuple[type[Exception], ...], connection: Connection
+) -> tuple[list[Any], Any]:
+    return [_result_or_error(change, errors, connection) for change in changes], after(connection)
 
 
-def _result_or_error(change: Change[Any], connection: sqlite3.Connection) -> Any:
-    """The result, or the exception; sqlite3's own errors propagate and fail the whole commit."""
+def _result_or_error(change: Change[Any], errors: tuple[type[Exception], ...], connection: Connection) -> Any:
+    """The result, or the exception; the engine's own *errors* propagate and fail the whole
+    commit.
+    """
     connection.execute("SAVEPOINT change")
     try:
         result = change(connection)
-    except sqlite3.Error:
+    except errors:
         raise
     except Exception as error:  # noqa: BLE001 raised to the caller of the change
         connection.execute("ROLLBACK TO change")

@@ -18,10 +18,17 @@ class SqlDatabase(Protocol[C_co]):
     @property
     def engine(self) -> Literal["sqlite", "postgres"]: ...
 
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What a statement raises inside a transaction."""
+
     async def write(self, change: Callable[[C_co], T]) -> T:
         """Run *change* in one transaction, one at a time; durable when this returns, nothing of it
         kept when *change* raises.
         """
+
+    async def write_part(self, part: str, change: Callable[[C_co], T]) -> T:
+        """As `write`, but one at a time only among the changes that name the same *part*."""
 
     async def read(self, question: Callable[[C_co], T]) -> T:
         """Run *question* on one snapshot."""

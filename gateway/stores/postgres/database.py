@@ -27,6 +27,9 @@ T = TypeVar("T")
 CONNECTIONS: Final = 4
 WAIT_S: Final = 5.0
 """For a free connection: while the standbys are gone each commit keeps one."""
+_OF_PART: Final = (
+    "SELECT pg_advisory_xact_lock(hashtextextended('ai-telemetry-gateway ' || current_schema() || ' ' || ?, 0))"
+)
 
 
 class PostgresDatabase:
@@ -35,6 +38,7 @@ class PostgresDatabase:
     """
 
     engine: Final = "postgres"
+    errors: Final = (psycopg.Error,)
 
     def __init__(self, pool: ConnectionPool, connections: int, begin: Callable[[PostgresConnection], object]) -> None:
         self._pool = pool
@@ -87,6 +91,15 @@ class PostgresDatabase:
 
         def locked(connection: PostgresConnection) -> T:
             connection.execute(ONE_AT_A_TIME)
+            return change(connection)
+
+        return await self.commit(locked)
+
+    async def write_part(self, part: str, change: Callable[[PostgresConnection], T]) -> T:
+        """As `write`, but one at a time only among the changes that name the same *part*."""
+
+        def locked(connection: PostgresConnection) -> T:
+            connection.execute(_OF_PART, (part,))
             return change(connection)
 
         return await self.commit(locked)

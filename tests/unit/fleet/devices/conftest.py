@@ -23,9 +23,11 @@ from gateway.fleet.devices.lane_store import EnrolmentRate
 from gateway.fleet.devices.rows import Device, New
 from gateway.fleet.devices.store import DeviceStore
 from gateway.operate.devices import OPERATIONS
+from gateway.stores.postgres.database import PostgresDatabase
 from tests.support.manual_clock import ManualClock
 from tests.support.operations import perform
-from tests.support.stores import HOMES, Home, MemoryHome, SqliteHome
+from tests.support.postgres import shared_server
+from tests.support.stores import SQL_HOMES, Home, MemoryHome, PostgresHome, SqliteHome
 from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 
 START_MS = 1_767_607_200_000
@@ -43,11 +45,16 @@ class Rig:
     `open` and `close` are a start and a stop; `kill` leaves the files as they are.
     """
 
-    def __init__(self, folder: Path, upstream: Upstream, memory: MemoryHome | None = None) -> None:
-        """*memory*: the devices are kept there, else in control.db."""
+    def __init__(
+        self, folder: Path, upstream: Upstream, memory: MemoryHome | None = None, dsn: str | None = None
+    ) -> None:
+        """*memory*: the devices are kept there; *dsn*: in a schema of Postgres; else in
+        control.db.
+        """
         self.folder = folder
         self.memory = memory
-        self.database: Database
+        self.dsn = dsn
+        self.database: Database | PostgresDatabase
         self.home: DeviceHome
         self.upstream = upstream
         self.clock = ManualClock()
@@ -67,12 +74,7 @@ class Rig:
         return START_MS + int((self.clock.now_s - self.began_s) * 1000)
 
     async def open(self, *, lane: bool = True) -> None:
-        home: Home | None = self.memory
-        if home is None:
-            self.database = await Database.open(self.folder / "control.db")
-            home = SqliteHome(self.database)
-            self._open = [home.close]
-        self.home = await home.devices()
+        self.home = await (await self._opened()).devices()
         self.store = await DeviceStore.open(
             self.home,
             gateway_id=GATEWAY_ID,
@@ -84,6 +86,19 @@ class Rig:
         self._open = [self.store.close, *self._open]
         if lane:
             await self._start_lane()
+
+    async def _opened(self) -> Home:
+        home: Home
+        if self.memory is not None:
+            return self.memory
+        if self.dsn is None:
+            self.database = await Database.open(self.folder / "control.db")
+            home = SqliteHome(self.database)
+        else:
+            home = await PostgresHome.open(self.dsn)
+            self.database = home.database
+        self._open = [home.close]
+        return home
 
     async def _start_lane(self) -> None:
         keyring = Keyring([KeySetting("k", Secret("device-key-4711"), self.grants)])
@@ -110,13 +125,19 @@ class Rig:
         if self.memory is not None:
             self.memory.is_closed = True
         else:
-            await self.database.write(lambda c: c.execute(f"ALTER TABLE {table} RENAME TO gone"))
+            await self._execute(f"ALTER TABLE {table} RENAME TO gone")
 
     async def give_back(self, table: str) -> None:
         if self.memory is not None:
             self.memory.is_closed = False
         else:
-            await self.database.write(lambda c: c.execute(f"ALTER TABLE gone RENAME TO {table}"))
+            await self._execute(f"ALTER TABLE gone RENAME TO {table}")
+
+    async def _execute(self, sql: str) -> None:
+        if isinstance(self.database, Database):
+            await self.database.write(lambda c: c.execute(sql))
+        else:
+            await self.database.write(lambda c: c.execute(sql))
 
     async def close(self) -> None:
         closers, self._open = self._open, []
@@ -149,9 +170,14 @@ class Rig:
                 if self.has_lane
                 else None
             )
-            if now == before:
+            if now == before and not self._is_asking:
                 return
             before = now
+
+    @property
+    def _is_asking(self) -> bool:
+        """Postgres has not answered yet."""
+        return self.dsn is not None and bool(self.database._busy)  # type: ignore[union-attr]  # of PostgresDatabase
 
     # ---- what happened
 
@@ -200,8 +226,9 @@ async def upstream() -> AsyncIterator[Upstream]:
         yield running
 
 
-@pytest.fixture(params=HOMES)
+@pytest.fixture(params=SQL_HOMES)
 async def rig(request: pytest.FixtureRequest, tmp_path: Path, upstream: Upstream) -> AsyncIterator[Rig]:
-    made = Rig(tmp_path, upstream, MemoryHome() if request.param == "memory" else None)
+    memory = MemoryHome() if request.param == "memory" else None
+    made = Rig(tmp_path, upstream, memory, shared_server().new_schema() if request.param == "postgres" else None)
     yield made
     await made.close()

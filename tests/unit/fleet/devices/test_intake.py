@@ -25,7 +25,7 @@ from gateway.pipeline.parsing.parse import ParseRules
 from gateway.pipeline.parsing.parser import Parser
 from gateway.pipeline.settle import Settler
 from gateway.rules.context import Context, Machines
-from gateway.stores.sqlite.devices import SqliteDevices
+from gateway.stores.sql.devices import SqlDevices
 from gateway.usage.pricing.prices import Prices
 from spool.record import AI_TELEMETRY
 from spool.sqlite.spool import SqliteSpool
@@ -95,7 +95,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     )  # fmt: skip
     database = await Database.open(tmp_path / "control.db")
     store = await DeviceStore.open(
-        await SqliteDevices.open(database),
+        await SqlDevices.open(database),
         gateway_id=GATEWAY_ID,
         max_new_per_hour=10,
         interval_ms=60_000,

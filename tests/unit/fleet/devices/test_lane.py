@@ -47,7 +47,7 @@ async def test_what_was_under_way_when_it_was_killed_is_sent_again_as_the_same(r
     await rig.open()
     await rig.beat("d")
     await rig.upstream.seen_at_least(1)
-    survivor = Rig(rig.folder, rig.upstream, rig.memory)
+    survivor = Rig(rig.folder, rig.upstream, rig.memory, rig.dsn)
     survivor.clock.now_s += 5
     rig.upstream.respond = lambda seen: Reply(FINE[kind_of(seen)])
     await survivor.open()

@@ -1,23 +1,23 @@
-"""Devices, their enrolments and their figures in a database file (`DeviceHome`).
+"""Devices, their enrolments and their figures in a database (`DeviceHome`).
 
 Changes go through `Commits`: a change is one function in one hop to the database's thread, and a
 burst of them is few syncs. The figures are read at the end of each commit.
 """
 
-import sqlite3
 from collections.abc import Callable, Collection
 from typing import Any, Final, Self, TypeVar
 
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
-from gateway.common.storage.database import Database, scripts_of
 from gateway.common.storage.group_commit import Commits
+from gateway.common.storage.sql import Connection, SqlDatabase
 from gateway.fleet.devices.heartbeats import OFFLINE_INTERVALS, OFFLINE_LEAST_MS
 from gateway.fleet.devices.home import DeviceRows
 from gateway.fleet.devices.operated import DEVICE_LIST
 from gateway.fleet.devices.outbox import DAY_MS, INACTIVE_MS
 from gateway.fleet.devices.rows import Device, Figures, Instance, KeptEnrolment, New, figures_of
 from gateway.fleet.devices.states import KNOWN, State
+from gateway.stores.sql.database import make_tables
 
 T = TypeVar("T")
 
@@ -25,7 +25,11 @@ PART: Final = "devices"
 _COLUMNS: Final = ", ".join(Device._fields)
 _SELECT: Final = f"SELECT {_COLUMNS} FROM devices"  # noqa: S608 our own names
 _ENROLMENT: Final = ", ".join(KeptEnrolment._fields)
-_LOST: Final = "device_no IN (SELECT device_no FROM enrolments WHERE again = 1)"
+_PUT: Final = (
+    f"INSERT INTO enrolments ({_ENROLMENT}) VALUES ({', '.join('?' * len(KeptEnrolment._fields))})"  # noqa: S608 our own names
+    f" ON CONFLICT (device_no) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in KeptEnrolment._fields[1:])}"
+)
+_LOST: Final = "device_no IN (SELECT device_no FROM enrolments WHERE again)"
 _KNOWN: Final = "(" + ", ".join(f"'{state}'" for state in sorted(KNOWN)) + ")"
 
 DEVICES: Final = ListTable(
@@ -39,7 +43,7 @@ DEVICES: Final = ListTable(
         "first_contact": "origin",
         "first_seen_at": "first_seen_ms",
         "last_contact_at": "last_contact_ms",
-        "enrolled_at": "ifnull(enrolled_ms, 0)",
+        "enrolled_at": "coalesce(enrolled_ms, 0)",
     },
     select=_COLUMNS,
     item_of=lambda row: Device(*row),  # type: ignore[arg-type]  # the columns of _COLUMNS
@@ -47,42 +51,37 @@ DEVICES: Final = ListTable(
 )
 
 
-def scripts() -> list[str]:
-    """In order: each brings the tables one step forward."""
-    return scripts_of("gateway.stores.sqlite.migrations.devices")
+class SqlDevices:
+    """Open with `SqlDevices.open`."""
 
-
-class SqliteDevices:
-    """Open with `SqliteDevices.open`."""
-
-    def __init__(self, database: Database, figures: Figures) -> None:
+    def __init__(self, database: SqlDatabase[Connection], figures: Figures) -> None:
         self.figures = figures
         self._database = database
-        self._commits = Commits(database, lambda connection: SqliteDeviceRows(connection).figures(), self._counted)
+        self._commits = Commits(database, PART, lambda connection: SqlDeviceRows(connection).figures(), self._counted)
 
     @classmethod
-    async def open(cls, database: Database) -> Self:
+    async def open(cls, database: SqlDatabase[Connection]) -> Self:
         """The devices in *database*; missing tables are created. Raises DatabaseUnavailable."""
-        await database.migrate(PART, scripts())
-        return cls(database, await database.read(lambda connection: SqliteDeviceRows(connection).figures()))
+        await make_tables(database, PART)
+        return cls(database, await database.read(lambda connection: SqlDeviceRows(connection).figures()))
 
     def _counted(self, figures: Figures) -> None:
         self.figures = figures
 
     async def commit(self, change: Callable[[DeviceRows], T]) -> T:
-        return await self._commits.commit(lambda connection: change(SqliteDeviceRows(connection)))
+        return await self._commits.commit(lambda connection: change(SqlDeviceRows(connection)))
 
     async def read(self, question: Callable[[DeviceRows], T]) -> T:
-        return await self._database.read(lambda connection: question(SqliteDeviceRows(connection)))
+        return await self._database.read(lambda connection: question(SqlDeviceRows(connection)))
 
     async def close(self) -> None:
         await self._commits.close()
 
 
-class SqliteDeviceRows:
+class SqlDeviceRows:
     """`DeviceRows` on the connection of one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
 
@@ -107,8 +106,8 @@ class SqliteDeviceRows:
             "INSERT INTO devices"  # noqa: S608 our own names
             " (device_id, state, epoch, kind, origin, instance_id, details, clone_of, first_seen_ms,"
             " last_contact_ms, cycles, forbidden, beat_no, beat_waits, enrolment_waits)"
-            f" VALUES (?1, 'pending', 1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, x'5b5d', 0, 0, 0, 0) RETURNING {_COLUMNS}",
-            (new.device_id, new.kind, new.origin, new.instance_id, new.details, new.clone_of, now_ms),
+            f" VALUES (?, 'pending', 1, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0) RETURNING {_COLUMNS}",
+            (new.device_id, new.kind, new.origin, new.instance_id, new.details, new.clone_of, now_ms, now_ms, b"[]"),
         ).fetchall()
         return Device(*row)
 
@@ -121,7 +120,11 @@ class SqliteDeviceRows:
         self._execute("DELETE FROM devices WHERE device_no = ?", (device_no,))
 
     def add_alias(self, alias: str, device_no: int) -> None:
-        self._execute("INSERT OR REPLACE INTO device_aliases (alias, device_no) VALUES (?, ?)", (alias, device_no))
+        self._execute(
+            "INSERT INTO device_aliases (alias, device_no) VALUES (?, ?)"
+            " ON CONFLICT (alias) DO UPDATE SET device_no = excluded.device_no",
+            (alias, device_no),
+        )
 
     def page(self, request: ListRequest) -> Page:
         return fetch_page(self._connection, table=DEVICES, request=request)
@@ -136,26 +139,26 @@ class SqliteDeviceRows:
         return self._one("device_no = (SELECT device_no FROM enrolments WHERE enrollment_id = ?)", enrollment_id)
 
     def put_enrolment(self, enrolment: KeptEnrolment) -> None:
-        places = ", ".join("?" * len(enrolment))
-        self._execute(f"INSERT OR REPLACE INTO enrolments ({_ENROLMENT}) VALUES ({places})", enrolment)  # noqa: S608 our own names
+        self._execute(_PUT, enrolment)
 
     def drop_enrolment(self, device_no: int) -> None:
         self._execute("DELETE FROM enrolments WHERE device_no = ?", (device_no,))
 
     def any_due(self, now_ms: int, *, again: bool) -> bool:
         found = self._execute(
-            "SELECT 1 FROM enrolments WHERE due_ms <= ?1 AND lease_ms <= ?1 AND again <= ?2 LIMIT 1", (now_ms, again)
+            "SELECT 1 FROM enrolments WHERE due_ms <= ? AND lease_ms <= ? AND again <= ? LIMIT 1",
+            (now_ms, now_ms, again),
         )
         return found.fetchone() is not None
 
     def take_enrolments(self, now_ms: int, most: int, *, again: bool, lease_ms: int) -> list[KeptEnrolment]:
         taken = self._execute(
-            "UPDATE enrolments SET lease_ms = ?2, attempts = attempts + 1 WHERE device_no IN"  # noqa: S608 our own names
-            " (SELECT device_no FROM enrolments WHERE due_ms <= ?1 AND lease_ms <= ?1 AND again <= ?4"
-            f" ORDER BY due_ms, device_no LIMIT ?3) RETURNING {_ENROLMENT}",
-            (now_ms, lease_ms, most, again),
+            "UPDATE enrolments SET lease_ms = ?, attempts = attempts + 1 WHERE device_no IN"  # noqa: S608 our own names
+            " (SELECT device_no FROM enrolments WHERE due_ms <= ? AND lease_ms <= ? AND again <= ?"
+            f" ORDER BY due_ms, device_no LIMIT ?) RETURNING {_ENROLMENT}",
+            (lease_ms, now_ms, now_ms, again, most),
         )
-        return [KeptEnrolment(*row) for row in taken.fetchall()]
+        return sorted(map(KeptEnrolment._make, taken), key=lambda each: (each.due_ms, each.device_no))
 
     def keep_body(self, device_no: int, body: bytes) -> None:
         self._execute("UPDATE enrolments SET body = ? WHERE device_no = ?", (body, device_no))
@@ -184,13 +187,14 @@ class SqliteDeviceRows:
         ).fetchone()
         self._execute(
             "INSERT INTO device_instances (device_no, instance_id, sequence, seen_ms, number) VALUES (?, ?, ?, ?, 1)"
-            " ON CONFLICT DO UPDATE SET sequence = max(sequence, excluded.sequence), seen_ms = excluded.seen_ms",
+            " ON CONFLICT (device_no, instance_id) DO UPDATE SET seen_ms = excluded.seen_ms, sequence = CASE"
+            " WHEN device_instances.sequence > excluded.sequence THEN device_instances.sequence ELSE excluded.sequence END",
             (device_no, instance_id, sequence, now_ms),
         )
         self._execute(
-            "DELETE FROM device_instances WHERE device_no = ?1 AND instance_id <> ?2 AND instance_id IN"
-            " (SELECT instance_id FROM device_instances WHERE device_no = ?1 ORDER BY seen_ms DESC LIMIT -1 OFFSET ?3)",
-            (device_no, instance_id, most),
+            "DELETE FROM device_instances WHERE device_no = ? AND instance_id <> ? AND instance_id NOT IN"
+            " (SELECT instance_id FROM device_instances WHERE device_no = ? ORDER BY seen_ms DESC, instance_id LIMIT ?)",
+            (device_no, instance_id, device_no, most),
         )
         return None if known is None else int(known[0])
 
@@ -218,13 +222,13 @@ class SqliteDeviceRows:
         return self._chosen(f"beat_due_ms <= ? AND state IN {_KNOWN} ORDER BY beat_due_ms LIMIT ?", now_ms, most)
 
     def late_beats(self, now_ms: int, interval_ms: int, most: int) -> list[Device]:
-        return self._chosen("beat_due_ms < ? - ifnull(interval_ms, ?) LIMIT ?", now_ms, interval_ms, most)
+        return self._chosen("beat_due_ms < ? - coalesce(interval_ms, ?) LIMIT ?", now_ms, interval_ms, most)
 
     def call_silent(self, now_ms: int, interval_ms: int) -> None:
         self._execute(
             "UPDATE devices SET state = 'offline' WHERE state = 'enrolled'"
-            " AND last_contact_ms < ? - max(?, ? * ifnull(interval_ms, ?))",
-            (now_ms, OFFLINE_LEAST_MS, OFFLINE_INTERVALS, interval_ms),
+            " AND last_contact_ms < ? AND last_contact_ms < ? - ? * coalesce(interval_ms, ?)",
+            (now_ms - OFFLINE_LEAST_MS, now_ms, OFFLINE_INTERVALS, interval_ms),
         )
         self._execute(
             "UPDATE devices SET state = 'inactive' WHERE state IN ('enrolled', 'offline') AND last_contact_ms < ?",
@@ -238,7 +242,7 @@ class SqliteDeviceRows:
         )
 
     def not_in(self, states: Collection[State]) -> list[Device]:
-        return self._chosen(f"state NOT IN ({', '.join('?' * len(states))})", *states)
+        return self._chosen(f"state NOT IN ({', '.join('?' * len(states))})" if states else "TRUE", *states)
 
     def silent_for(self, silent_ms: int, at_most_ms: int, now_ms: int) -> list[tuple[str, int, int]]:
         return self._execute(
@@ -267,19 +271,24 @@ class SqliteDeviceRows:
 
     def add(self, name: str, n: int) -> None:
         self._execute(
-            "INSERT INTO device_figures (name, n) VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n", (name, n)
+            "INSERT INTO device_figures (name, n) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET n = device_figures.n + excluded.n",
+            (name, n),
         )
 
     def figures(self) -> Figures:
         (oldest_ms,) = self._execute(
             "SELECT min(ms) FROM (SELECT min(beat_ms) AS ms FROM devices WHERE beat_waits = 1"
-            " UNION ALL SELECT min(first_seen_ms) FROM devices WHERE enrolment_waits = 1)"
+            " UNION ALL SELECT min(first_seen_ms) FROM devices WHERE enrolment_waits = 1) AS oldest"
         ).fetchone()
         (enrolments,) = self._execute("SELECT count(*) FROM enrolments").fetchone()
         return figures_of(self._execute("SELECT name, n FROM device_figures"), oldest_ms, enrolments)
 
     def note(self, name: str, value: int) -> None:
-        self._execute("INSERT OR REPLACE INTO device_notes (name, value) VALUES (?, ?)", (name, value))
+        self._execute(
+            "INSERT INTO device_notes (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (name, value),
+        )
 
     def noted(self, name: str) -> int | None:
         row = self._execute("SELECT value FROM device_notes WHERE name = ?", (name,)).fetchone()
