@@ -93,7 +93,7 @@ class PostgresSpool(SqlSpool[PostgresConnection]):
     def admit(self, size: int) -> None:
         """Raise SpoolFull when *size* more bytes may not be kept, SpoolError while nothing may."""
         self._refuse_if_lost()
-        if self._gathering.size + size > MAX_WAITING_BYTES:
+        if self._gathering.waiting_bytes + size > MAX_WAITING_BYTES:
             raise self._full("too much waits for a commit of Postgres", size)
         self._refuse_over_limit(size)
 

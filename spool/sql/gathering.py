@@ -84,8 +84,13 @@ class Gathering:
 
     @property
     def size(self) -> int:
-        """Bytes that were gathered, or taken and not yet `landed`."""
+        """Bytes that were gathered, or taken and not yet `landed` and measured."""
         return self._open.size + self._committing_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of what is in memory: gathered, or on its way to the disk."""
+        return self.size - self._unmeasured_bytes
 
     def chunk(self, lane: Lane) -> _OpenChunk:
         """The chunk that takes *lane*'s next record."""
