@@ -21,6 +21,7 @@ from tests.conformance.corpus.truths import LOGS, METRICS, TRACES
 from tests.support.corpus import Scenario
 from tests.support.edges import items_of
 from tests.support.metrics_rig import METRICS_SETTLE_MS
+from tests.support.postgres import needs_postgres
 from tests.support.spool_homes import HOMES, SpoolHome, spool_home_of
 from tests.support.spool_rig import Clock, Rig, drained
 
@@ -94,6 +95,16 @@ def name_of(scenario: Scenario) -> str:
 @pytest.mark.parametrize("scenario", [*TRACES, *LOGS, *METRICS], ids=name_of)
 async def test_a_captured_payload_comes_to_the_same_records_on_every_home(scenario: Scenario, tmp_path: Path) -> None:
     first, second = [await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in HOMES]
+    assert first == second
+
+
+@needs_postgres
+@pytest.mark.parametrize("scenario", [*TRACES[::12], *LOGS[::12], *METRICS[::12]], ids=name_of)
+async def test_a_captured_payload_comes_to_the_same_records_in_postgres(scenario: Scenario, tmp_path: Path) -> None:
+    """Of a sample: a schema takes a while to be made."""
+    first, second = [
+        await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in ("memory", "postgres")
+    ]
     assert first == second
 
 
