@@ -19,7 +19,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from exporters.cost_service.devices import DeviceAnswer, DeviceState
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.common.storage.database import committed, scripts_of
-from gateway.common.storage.sql import Connection
 from gateway.fleet.devices import contacts as taking
 from gateway.fleet.devices import operated
 from gateway.fleet.devices import outbox as sending
@@ -32,6 +31,7 @@ from gateway.fleet.devices.states import ENROLS, NoSuchTransition
 from gateway.fleet.devices.throttling import Budget
 from gateway.stores.postgres.database import PostgresConnection
 from gateway.stores.sql.devices import SqlDeviceRows
+from spool.sql.connection import Connection
 from tests.support.memory_devices import KeptDevices, MemoryDeviceRows
 from tests.support.postgres import needs_postgres, shared_server
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
+from spool.sql.connection import Connection
 
 T = TypeVar("T")
 Change = Callable[[Connection], T]

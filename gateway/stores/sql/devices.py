@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.common.lists.table import ListTable, fetch_page
 from gateway.common.storage.group_commit import Commits
-from gateway.common.storage.sql import Connection, SqlDatabase
+from gateway.common.storage.sql import SqlDatabase
 from gateway.fleet.devices.heartbeats import OFFLINE_INTERVALS, OFFLINE_LEAST_MS
 from gateway.fleet.devices.home import DeviceRows
 from gateway.fleet.devices.operated import DEVICE_LIST
@@ -18,6 +18,7 @@ from gateway.fleet.devices.outbox import DAY_MS, INACTIVE_MS
 from gateway.fleet.devices.rows import Device, Figures, Instance, KeptEnrolment, New, figures_of
 from gateway.fleet.devices.states import KNOWN, State
 from gateway.stores.sql.database import make_tables
+from spool.sql.connection import Connection
 
 T = TypeVar("T")
 
