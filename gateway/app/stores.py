@@ -19,9 +19,9 @@ from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import open_control, open_keys
-from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -104,7 +104,7 @@ async def open_stores(build: Build) -> Stores:
     closing(senders.close)
     bases = await KeptLearntBases.open(await SqlLearntBases.open(control))
     closing(bases.close)
-    sums = await SqliteSums.open(control)
+    sums = await SqlSums.open(control)
     follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
     homes = Homes(
         await open_relayed(control),

@@ -44,9 +44,9 @@ from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.senders import SqlSenders
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import offline_keys
-from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
@@ -135,13 +135,13 @@ async def _backup(config: Config) -> AsyncIterator[BackupSource]:
 @asynccontextmanager
 async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
     async with _control(config) as database:
-        yield UsageQueries(await SqliteSums.open(database), now_ms=wall_ms)
+        yield UsageQueries(await SqlSums.open(database), now_ms=wall_ms)
 
 
 @asynccontextmanager
 async def _budgets(config: Config) -> AsyncIterator[Budgets]:
     async with _control(config) as database:
-        sums = await SqliteSums.open(database)
+        sums = await SqlSums.open(database)
         webhooks = webhooks_of(config.budgets)
         yield await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks=webhooks)
 
@@ -149,7 +149,7 @@ async def _budgets(config: Config) -> AsyncIterator[Budgets]:
 @asynccontextmanager
 async def _billing(config: Config) -> AsyncIterator[BillingRequests]:
     async with _control(config) as database:
-        sums = await SqliteSums.open(database)
+        sums = await SqlSums.open(database)
         book = None
         if config.billing is not None:
             settings = billing_settings(config.billing, config.upstream)
@@ -188,7 +188,7 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
     with at_rest(data_dir, wall_ms) as letters:
         database = await Database.open(data_dir / INBOUND.database)
         try:
-            sums = await SqliteSums.open(database)
+            sums = await SqlSums.open(database)
             budgets = await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks={})
             views = await SqlViews.open(database, now_ms=wall_ms)
             queries = UsageQueries(sums, now_ms=wall_ms)

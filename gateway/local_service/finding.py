@@ -14,7 +14,7 @@ import structlog
 
 from gateway.common.storage.database import Database
 from gateway.stores.sql.insights import SqlInsightRows
-from gateway.stores.sqlite.sums import hours
+from gateway.stores.sql.sums import hours
 from gateway.usage.insights.detect import Figures, detect
 from gateway.usage.insights.finding import Finding
 from gateway.usage.insights.kept import note_findings

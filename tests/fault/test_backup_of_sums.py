@@ -18,7 +18,7 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.stores.sql.budgets import open_budgets
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.budgets.delivering import DEFAULT
@@ -91,7 +91,7 @@ async def control(gateway: GatewayProcess) -> AsyncIterator[Database]:
 
 async def alerted(database: Database, receiver: Receiver, calls: int) -> None:
     """The budgets are looked at, and webhooks called until *calls* arrived."""
-    webhooks, sums = {DEFAULT: receiver.webhook}, await SqliteSums.open(database)
+    webhooks, sums = {DEFAULT: receiver.webhook}, await SqlSums.open(database)
     budgets = await Budgets.open(await open_budgets(database), sums, now_ms=lambda: TOMORROW_MS, webhooks=webhooks)
     await budgets.look()
     calling = asyncio.create_task(budgets.deliverer.run())

@@ -13,7 +13,7 @@ import pytest
 from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.stores.sql.budgets import open_budgets
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.billing.content import day_text
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.body import NewBudget
@@ -75,7 +75,7 @@ class Summing:
 async def summing(tmp_path: Path) -> AsyncIterator[Summing]:
     rig = await Rig.opened(tmp_path / "data")
     database = await Database.open(tmp_path / "control.db")
-    made = Summing(rig, database, await SqliteSums.open(database))
+    made = Summing(rig, database, await SqlSums.open(database))
     await made.start({})
     yield made
     await database.close()

@@ -1,9 +1,10 @@
-"""Any calls, stored in any order, and any question: control.db and the plain home in memory answer
-alike.
+"""Any calls, stored in any order, and any question: control.db, Postgres and the plain home in
+memory answer alike.
 """
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gateway.usage.sums.names import Absent, Filters
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS, Key, Sums, Tally
 from gateway.usage.sums.timespan import TimeRange
+from tests.support.postgres import needs_postgres
 from tests.support.stores import HOMES, home_of
 
 NOW_HOUR = 490_000
@@ -88,17 +90,34 @@ async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]]) -> None:
         await home.store(Counted(tally, "spool", number, None, now_ms, now_ms))
 
 
-@settings(max_examples=200, deadline=None)
-@given(
+Commits = list[list[tuple[Key, Sums]]]
+given_usage = given(
     st.lists(st.lists(series(), min_size=2, max_size=12, unique_by=lambda each: each[0]), max_size=4),
     st.lists(questions(), min_size=1, max_size=4),
     NAMES,
 )
-def test_both_homes_answer_alike(commits: list[list[tuple[Key, Sums]]], asked: list[Question], forgotten: str) -> None:
-    async def of_both() -> list[list[object]]:
+
+
+@settings(max_examples=200, deadline=None)
+@given_usage
+def test_both_homes_answer_alike(commits: Commits, asked: list[Question], forgotten: str) -> None:
+    sqlite, memory = found_in(HOMES, commits, asked, forgotten)
+    assert sqlite == memory
+
+
+@needs_postgres
+@settings(max_examples=25, deadline=None)
+@given_usage
+def test_postgres_answers_as_sqlite(commits: Commits, asked: list[Question], forgotten: str) -> None:
+    sqlite, postgres = found_in(("sqlite", "postgres"), commits, asked, forgotten)
+    assert sqlite == postgres
+
+
+def found_in(homes: Sequence[str], commits: Commits, asked: list[Question], forgotten: str) -> list[list[object]]:
+    async def of_each() -> list[list[object]]:
         found: list[list[object]] = []
         async with AsyncExitStack() as stack:
-            for name in HOMES:
+            for name in homes:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 sums = await (await stack.enter_async_context(home_of(name, folder))).sums()
                 await store(sums, commits)
@@ -109,5 +128,4 @@ def test_both_homes_answer_alike(commits: list[list[tuple[Key, Sums]]], asked: l
                 found.append([before, rows, after, sorted(history.usage), sorted(history.models), history.began_hour])
         return found
 
-    sqlite, memory = asyncio.run(of_both())
-    assert sqlite == memory
+    return asyncio.run(of_each())

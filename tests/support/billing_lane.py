@@ -18,7 +18,7 @@ from exporters.secret import Secret
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
 from gateway.stores.sql.billing.days import open_billing
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.billing import lane as lanes
 from gateway.usage.billing.book import BillingBook, BillingSettings
 from gateway.usage.billing.home import BillingHome
@@ -46,7 +46,7 @@ class Homes(NamedTuple):
 
 
 async def homes_in(database: Database) -> Homes:
-    sums = await SqliteSums.open(database)
+    sums = await SqlSums.open(database)
     return Homes(await open_billing(database), sums)
 
 

@@ -31,9 +31,9 @@ from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
 from gateway.stores.sql.senders import SqlSenders
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import SqliteKeys
-from gateway.stores.sqlite.sums.home import SqliteSums
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -55,6 +55,8 @@ from tests.support.postgres import needs_postgres, shared_server
 HOMES: Final = ("sqlite", "memory")
 SQL_HOMES: Final = (*HOMES, pytest.param("postgres", marks=needs_postgres))
 """Of a store that is written once for SQLite and Postgres."""
+only_sql: Final = pytest.mark.parametrize("home", ["sqlite", SQL_HOMES[-1]], indirect=True)
+"""Of a test about rows of a database; *home* is its fixture."""
 only_sqlite: Final = pytest.mark.parametrize("home", ["sqlite"], indirect=True)
 """Of a test about what is in the file; *home* is its fixture."""
 
@@ -122,7 +124,7 @@ class SqliteHome:
         return await open_insights(self.database)
 
     async def sums(self) -> SumHome:
-        return await SqliteSums.open(self.database)
+        return await SqlSums.open(self.database)
 
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)
@@ -209,6 +211,12 @@ class PostgresHome(MemoryHome):
 
     async def learnt_bases(self) -> LearntBasesStore:
         return await SqlLearntBases.open(self.database)
+
+    async def sums(self) -> SumHome:
+        return await SqlSums.open(self.database)
+
+    async def billing(self) -> BillingHome:
+        return await open_billing(self.database)
 
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)

@@ -11,8 +11,8 @@ writing connection writes or checkpoints: SQLite before 3.51.3 can lose a WAL re
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import aiosqlite
 
+from gateway.common.storage.completed import completed
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.storage.private_files import OWNER_ONLY, restrict
 
@@ -83,12 +84,12 @@ class Database:
         async with self._held(self._writer) as connection:
             self._refuse_missing()
             try:
-                await _completed(connection.execute("BEGIN IMMEDIATE"))
+                await completed(connection.execute("BEGIN IMMEDIATE"))
                 yield connection
-                await _completed(connection.execute("COMMIT"))
+                await completed(connection.execute("COMMIT"))
             except BaseException:
                 if connection.in_transaction:
-                    await _completed(connection.execute("ROLLBACK"))
+                    await completed(connection.execute("ROLLBACK"))
                 raise
 
     @asynccontextmanager
@@ -96,11 +97,11 @@ class Database:
         """The reading connection, on one snapshot of the file until the end of the block."""
         async with self._held(self._reader) as connection:
             try:
-                await _completed(connection.execute("BEGIN"))
+                await completed(connection.execute("BEGIN"))
                 yield connection
             finally:
                 if connection.in_transaction:
-                    await _completed(connection.execute("ROLLBACK"))
+                    await completed(connection.execute("ROLLBACK"))
 
     async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """Run *change* in one transaction; on disk when this returns, nothing of it kept when
@@ -113,7 +114,7 @@ class Database:
 
         async with self._held(self._writer):
             self._refuse_missing()
-            return await _completed(asyncio.to_thread(committed_change))
+            return await completed(asyncio.to_thread(committed_change))
 
     async def write_part(self, part: str, change: Callable[[sqlite3.Connection], T]) -> T:
         """As `write`: a file has one writer."""
@@ -130,7 +131,7 @@ class Database:
                 self._reader.plain.execute("ROLLBACK")
 
         async with self._held(self._reader):
-            return await _completed(asyncio.to_thread(snapshot))
+            return await completed(asyncio.to_thread(snapshot))
 
     async def read_apart(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """As `read`, on a connection of its own: no other question waits for this one."""
@@ -141,7 +142,7 @@ class Database:
                 return question(connection)
 
         with _unavailable(self.path):
-            return await _completed(asyncio.to_thread(snapshot))
+            return await completed(asyncio.to_thread(snapshot))
 
     async def pieces(self, sql: str, rows: int) -> AsyncGenerator[list[tuple[Any, ...]]]:
         """What *sql* selects, *rows* at a time, on one snapshot and a connection of its own: no
@@ -149,7 +150,7 @@ class Database:
         """
         with _unavailable(self.path), closing(read_only(self.path)) as connection:
             cursor = connection.execute(sql)
-            while piece := await _completed(asyncio.to_thread(cursor.fetchmany, rows)):
+            while piece := await completed(asyncio.to_thread(cursor.fetchmany, rows)):
                 yield piece
 
     @asynccontextmanager
@@ -163,7 +164,7 @@ class Database:
         way.
         """
         async with self._held(self._writer) as connection:
-            await _completed(connection.execute_fetchall("PRAGMA wal_checkpoint(FULL)"))
+            await completed(connection.execute_fetchall("PRAGMA wal_checkpoint(FULL)"))
 
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
         """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never
@@ -267,18 +268,6 @@ def _connect(target: str, setup: Setup | None) -> sqlite3.Connection:
 async def _opened(connect: Callable[[], sqlite3.Connection]) -> _Handle:
     plain = await asyncio.to_thread(connect)  # not by aiosqlite, whose thread outlives a connector that raises
     return _Handle(asyncio.Lock(), await aiosqlite.Connection(lambda: plain, iter_chunk_size=_ITER_ROWS), plain)
-
-
-async def _completed(work: Awaitable[T]) -> T:
-    """The result of *work*; a cancelled caller waits until *work* no longer uses the connection."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():  # a caller that is cancelled again waits as well
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
-        raise
 
 
 @contextmanager

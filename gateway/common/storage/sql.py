@@ -5,8 +5,8 @@ CASE, and no order depends on where NULL is. Postgres compares texts by their by
 its columns of texts have the collation "C".
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 C_co = TypeVar("C_co", covariant=True)
@@ -32,6 +32,12 @@ class SqlDatabase(Protocol[C_co]):
 
     async def read(self, question: Callable[[C_co], T]) -> T:
         """Run *question* on one snapshot."""
+
+    async def read_apart(self, question: Callable[[C_co], T]) -> T:
+        """As `read`, on a connection of its own: no other question waits for this one."""
+
+    def pieces(self, sql: str, rows: int) -> AsyncGenerator[list[tuple[Any, ...]]]:
+        """What *sql* selects, *rows* at a time, on one snapshot and a connection of its own."""
 
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
         """Bring *part*'s tables to the last of *scripts*, which are numbered from 1."""

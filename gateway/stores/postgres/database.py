@@ -6,14 +6,15 @@ answers success with a warning; here it is a failure, whose outcome is unknown.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from gateway.common.storage.completed import completed
 from gateway.common.storage.errors import DatabaseUnavailable
 from spool.postgres.committing import UnknownOutcome, committed, durable
 from spool.postgres.connection import CONNECT, SESSION, PostgresConnection, break_off
@@ -31,6 +32,8 @@ _OF_PART: Final = (
     "SELECT pg_advisory_xact_lock(hashtextextended('ai-telemetry-gateway ' || current_schema() || ' ' || ?, 0))"
 )
 
+_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
 
 class PostgresDatabase:
     """Open with `PostgresDatabase.open`. Every method raises DatabaseUnavailable in place of the
@@ -40,7 +43,10 @@ class PostgresDatabase:
     engine: Final = "postgres"
     errors: Final = (psycopg.Error,)
 
-    def __init__(self, pool: ConnectionPool, connections: int, begin: Callable[[PostgresConnection], object]) -> None:
+    def __init__(
+        self, dsn: str, pool: ConnectionPool, connections: int, begin: Callable[[PostgresConnection], object]
+    ) -> None:
+        self._dsn = dsn
         self._pool = pool
         self._begin = begin
         self._connections = connections
@@ -70,7 +76,7 @@ class PostgresDatabase:
             timeout=WAIT_S,
             open=False,
         )
-        database = cls(pool, connections, begin)
+        database = cls(dsn, pool, connections, begin)
         try:
             await asyncio.to_thread(pool.open)
             unsafe = unsafe_settings(await database.read(_settings), durability)
@@ -129,7 +135,7 @@ class PostgresDatabase:
 
         def snapshot() -> T:
             with self._connected() as connection, connection.transaction(force_rollback=True):
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                connection.execute(_SNAPSHOT)
                 return question(PostgresConnection(connection))
 
         return await self._run(snapshot)
@@ -138,13 +144,35 @@ class PostgresDatabase:
         """A connection beside those of this database, for who listens. It raises the driver's own
         errors, and the caller closes it.
         """
-        connecting = asyncio.ensure_future(psycopg.AsyncConnection.connect(str(self._pool.conninfo), **CONNECT))
+        connecting = asyncio.ensure_future(psycopg.AsyncConnection.connect(self._dsn, **CONNECT))
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             with suppress(psycopg.Error):
                 await (await connecting).close()
             raise
+
+    async def read_apart(self, question: Callable[[PostgresConnection], T]) -> T:
+        """As `read`, on a connection of its own: no other question waits for this one."""
+
+        def snapshot() -> T:
+            with self._apart() as connection:
+                return question(PostgresConnection(connection))
+
+        return await completed(asyncio.to_thread(snapshot))
+
+    async def pieces(self, sql: str, rows: int) -> AsyncGenerator[list[tuple[Any, ...]]]:
+        """What *sql* selects, *rows* at a time, on one snapshot and a connection of its own."""
+        apart = ExitStack()
+        with _unavailable():
+            try:
+                connection = await completed(asyncio.to_thread(apart.enter_context, self._apart()))
+                cursor = apart.enter_context(connection.cursor("pieces"))  # of the server, which keeps the rest
+                await completed(asyncio.to_thread(cursor.execute, sql))
+                while piece := await completed(asyncio.to_thread(cursor.fetchmany, rows)):
+                    yield piece
+            finally:
+                await completed(asyncio.to_thread(apart.close))
 
     async def migrate(self, part: str, scripts: Sequence[str]) -> None:
         """Bring *part*'s tables to the last of *scripts*, which are numbered from 1 and never
@@ -201,6 +229,21 @@ class PostgresDatabase:
             finally:
                 self._busy.discard(connection)
                 self._pool.putconn(connection)
+
+    @contextmanager
+    def _apart(self) -> Iterator[psycopg.Connection]:
+        """A connection of its own, on one snapshot."""
+        if self._is_closed:
+            raise DatabaseUnavailable("Postgres: the database is closed")
+        with _unavailable(), closing(psycopg.connect(self._dsn, **CONNECT)) as connection:
+            self._busy.add(connection)
+            try:
+                _configure(connection)
+                with connection.transaction(force_rollback=True):
+                    connection.execute(_SNAPSHOT)
+                    yield connection
+            finally:
+                self._busy.discard(connection)
 
 
 def _configure(connection: psycopg.Connection) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.common.wall_clock import wall_ms
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from spool.clock import rfc3339_ms
 from spool.data_dir import make_data_dir
 from tests.support.commands import Ended, run_telemetry_gateway
@@ -29,7 +29,7 @@ async def data_dir(tmp_path: Path) -> Path:
         record(attribution={"team": team}, cost=cost, started_at=rfc3339_ms(now_ms)) for team in ("core", "core", "web")
     ]
     tally = counted(*calls, now_ms=now_ms)
-    await store(await SqliteSums.open(database), tally, now_ms=now_ms)
+    await store(await SqlSums.open(database), tally, now_ms=now_ms)
     await database.close()
     return folder
 

@@ -26,7 +26,7 @@ from gateway.operate.session import AdminAccess
 from gateway.operate.site.usage_answers import SHARE, UsageAnswers
 from gateway.operate.site.usage_question import RANGES, Question
 from gateway.serve.listen import listen, runner_for
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.tally import Tally
@@ -77,7 +77,7 @@ async def fill(sums: SumHome) -> None:
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     database = await Database.open(tmp_path / "control.db")
-    sums = await SqliteSums.open(database)
+    sums = await SqlSums.open(database)
     await fill(sums)
     dead = [
         {"lane": "ai_telemetry", "reason": f"{n}-{LONG}", "records": 1, "bytes": 1, "oldest_at": "", "newest_at": ""}
@@ -129,7 +129,7 @@ async def test_no_view_follows_the_number_of_models(rig: Rig) -> None:
 async def test_a_slow_answer_is_shown_again_and_states_for_how_long(tmp_path: Path) -> None:
     """Of many live pages; a fast one is asked again each time."""
     database = await Database.open(tmp_path / "control.db")
-    sums = await SqliteSums.open(database)
+    sums = await SqlSums.open(database)
     now_s = 0.0
 
     def clock() -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.common.storage.database import Database
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.reconcile.compare import Difference, differences, family
 from gateway.usage.reconcile.statements import BadStatement, Billed, Statement, read_statement
 from spool.clock import rfc3339_ms
@@ -184,7 +184,7 @@ async def test_the_command_compares_a_file_with_what_was_counted(tmp_path: Path)
     call = record(started_at=rfc3339_ms(now_ms), response_model="gpt-4o-2024-08-06", cost=None)
     usage = {"status": "reported", "input_tokens": 1000, "output_tokens": 400, "cache_read_input_tokens": 800}
     tally = counted({**call, "usage": usage}, now_ms=now_ms)
-    await store(await SqliteSums.open(database), tally, now_ms=now_ms)
+    await store(await SqlSums.open(database), tally, now_ms=now_ms)
     await database.close()
     (tmp_path / "usage.json").write_text(OPENAI_USAGE)
     environ = {"TELEMETRY_GATEWAY_DATA": str(data)}

@@ -22,7 +22,7 @@ from gateway.operate.site.explore_files import every_line, file_of
 from gateway.operate.site.explore_rows import percent, signed
 from gateway.operate.site.explore_texts import covering_note, period_text
 from gateway.operate.usage import show
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.sums.figures import NO_USAGE, together
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
@@ -40,7 +40,7 @@ QUESTION = "range=last_7_days&compare=previous&time_zone=Europe%2FBerlin&group_b
 @pytest.fixture
 async def sums(tmp_path: Path) -> AsyncIterator[SumHome]:
     database = await Database.open(tmp_path / "control.db")
-    yield await SqliteSums.open(database)
+    yield await SqlSums.open(database)
     await database.close()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 
 import psycopg
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.stores.postgres import database as postgres_database
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
-from tests.support.polling import until_true
+from tests.support.polling import HANGS_S, until_true
 from tests.support.postgres import Server, needs_postgres, running_server, shared_server
 
 pytestmark = needs_postgres
@@ -199,3 +200,47 @@ async def test_without_standbys_a_further_change_is_refused_and_a_stop_ends(
     assert [type(each) for each in ended] == [DatabaseUnavailable, DatabaseUnavailable]
     with pytest.raises(DatabaseUnavailable, match="is closed"):
         await database.write(write_wal)
+
+
+async def test_a_long_answer_comes_in_pieces_of_one_snapshot(database: PostgresDatabase) -> None:
+    await database.commit(add_numbers)
+    async with aclosing(database.pieces("SELECT n FROM numbers ORDER BY n", 4)) as pieces:
+        found = [await anext(pieces)]
+        await database.commit(lambda c: c.execute("DELETE FROM numbers"))
+        found += [piece async for piece in pieces]
+    assert found == [[(n,) for n in range(start, min(start + 4, 11))] for start in (0, 4, 8)]
+
+
+async def test_pieces_that_nobody_wants_any_more_leave_no_connection(database: PostgresDatabase) -> None:
+    await database.commit(add_numbers)
+    async with aclosing(database.pieces("SELECT pg_backend_pid() FROM numbers", 4)) as pieces:
+        (session, *_) = await anext(pieces)
+    asked = "SELECT 1 FROM pg_stat_activity WHERE pid = ?"
+    async with asyncio.timeout(HANGS_S):
+        while await database.read(lambda c: c.execute(asked, session).fetchone()):
+            pass
+
+
+async def test_a_question_apart_keeps_no_other_waiting(dsn: str) -> None:
+    database = await PostgresDatabase.open(dsn, durability="storage", connections=1)
+    may_end = threading.Event()
+    apart = asyncio.create_task(database.read_apart(lambda _: may_end.wait(HANGS_S)))
+    try:
+        assert await database.read(lambda c: c.execute("SELECT 1").fetchone()) == (1,)
+        assert not apart.done()
+    finally:
+        may_end.set()
+        await apart
+        await database.close()
+
+
+async def test_a_closed_database_answers_nothing_apart(database: PostgresDatabase) -> None:
+    await database.close()
+    with pytest.raises(DatabaseUnavailable, match="is closed"):
+        await database.read_apart(lambda c: c.execute("SELECT 1").fetchone())
+    with pytest.raises(DatabaseUnavailable, match="is closed"):
+        await anext(database.pieces("SELECT 1", 1))
+
+
+def add_numbers(connection: PostgresConnection) -> None:
+    connection.executemany("INSERT INTO numbers VALUES (?, ?)", [(f"n{n}", n) for n in range(1, 11)])

@@ -2,10 +2,11 @@
 
 import pytest
 
-from gateway.common.storage.database import Database
+from gateway.common.storage.sql import SqlDatabase
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
-from tests.support.stores import Home, SqliteHome
+from spool.sql.connection import Connection
+from tests.support.stores import Home, PostgresHome, SqliteHome
 from tests.unit.usage.sums.test_tally import NOW_MS
 
 
@@ -15,9 +16,9 @@ async def sums(home: Home) -> SumHome:
 
 
 @pytest.fixture
-async def database(home: Home, sums: SumHome) -> Database:
-    """With tables; for tests that are `only_sqlite`."""
-    assert isinstance(home, SqliteHome)
+async def database(home: Home, sums: SumHome) -> SqlDatabase[Connection]:
+    """With tables; for tests that are `only_sql` or `only_sqlite`."""
+    assert isinstance(home, SqliteHome | PostgresHome)
     return home.database
 
 

@@ -15,9 +15,10 @@ from structlog.testing import capture_logs
 
 from gateway.common.storage.database import Database
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.stores.sqlite.sums import home as sums_home
-from gateway.stores.sqlite.sums import hours
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.common.storage.sql import SqlDatabase
+from gateway.stores.sql.sums import home as sums_home
+from gateway.stores.sql.sums import hours
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.sums import following
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.history import Usage
@@ -27,10 +28,11 @@ from gateway.usage.sums.tally import HOUR_MS, Tally
 from gateway.usage.sums.timespan import TimeRange
 from spool.clock import rfc3339_ms
 from spool.record import AI_TELEMETRY
+from spool.sql.connection import Connection
 from tests.support.calls import call
 from tests.support.polling import until_true
 from tests.support.spool_rig import Clock, Rig, copied
-from tests.support.stores import Home, only_sqlite
+from tests.support.stores import Home, only_sql, only_sqlite
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ async def test_a_kill_loses_nothing_and_counts_nothing_twice(
     again = await Rig.opened(killed, clock)
     kept = await Database.open(killed / "control.db")
     try:
-        after = await SqliteSums.open(kept)
+        after = await SqlSums.open(kept)
         resumed = await UsageFollower.open(again.spool, after, now_ms=clock)
         assert summed(await written(resumed, after, clock)) == (2, 200)
     finally:
@@ -190,7 +192,7 @@ async def test_many_pages_are_counted_in_order(
 
 @only_sqlite
 async def test_a_write_that_fails_is_made_up_for(
-    rig: Rig, database: Database, sums: SumHome, follower: UsageFollower, clock: Clock
+    rig: Rig, database: SqlDatabase[Connection], sums: SumHome, follower: UsageFollower, clock: Clock
 ) -> None:
     await rig.send(call("a"))
     await rig.settle()
@@ -203,9 +205,9 @@ async def test_a_write_that_fails_is_made_up_for(
     assert summed(await written(follower, sums, clock)) == (1, 100)
 
 
-@only_sqlite
+@only_sql
 async def test_a_write_that_is_cancelled_counts_nothing_twice(
-    rig: Rig, database: Database, sums: SumHome, follower: UsageFollower, clock: Clock
+    rig: Rig, database: SqlDatabase[Connection], sums: SumHome, follower: UsageFollower, clock: Clock
 ) -> None:
     await rig.send(call("a"))
     await rig.settle()
@@ -253,7 +255,7 @@ async def test_the_hours_of_an_earlier_release_are_taken_over_once(tmp_path: Pat
     tally.add([orjson.dumps(call_record(clock))], now_ms=clock())
     await database.write(partial(hours.write, tally=tally, source="x", through_no=1, now_ms=clock()))
     for _ in range(2):
-        sums = await SqliteSums.open(database)
+        sums = await SqlSums.open(database)
         follower = await UsageFollower.open(rig.spool, sums, now_ms=clock)
         queries = UsageQueries(sums, now_ms=clock, follower=follower)
         total = await queries.totals(TimeRange.last_days(2, clock()))
@@ -284,7 +286,7 @@ async def test_the_sums_state_through_when_they_are_complete(
     assert (await queries.totals(TimeRange.last_days(1, clock()))).calls == 1
 
 
-@only_sqlite
+@only_sql
 async def test_sums_that_cannot_be_stored_stop_no_later_ones(
     rig: Rig, sums: SumHome, follower: UsageFollower, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.common.storage.database import Database
 from gateway.rules.context import UserPolicy
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.forgetting import Removed, UserForgetter
 from gateway.usage.sums.home import SumHome
@@ -127,7 +127,7 @@ async def test_a_hashed_user_is_found_by_the_name(rig: Rig, queries: UsageQuerie
 async def test_no_byte_of_the_name_is_left_in_the_files(tmp_path: Path, clock: Clock) -> None:
     folder = tmp_path / "closed"
     rig, database = await Rig.opened(folder, clock), await Database.open(folder / "control.db")
-    sums = await SqliteSums.open(database)
+    sums = await SqlSums.open(database)
     follower = await UsageFollower.open(rig.spool, sums, now_ms=clock)
     queries = UsageQueries(sums, now_ms=clock, follower=follower)
     await rig.send(call("a", user=USER))

@@ -10,9 +10,10 @@ import pytest
 
 from gateway.common.model_versions import model_of
 from gateway.common.storage.database import Database, scripts_of
+from gateway.common.storage.sql import SqlDatabase
 from gateway.operate.usage import ANSWER_KEYS
-from gateway.stores.sqlite.sums import names
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums import names
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.export.period import period_rows
 from gateway.usage.sums import bounds
 from gateway.usage.sums.answer_json import group_json
@@ -21,7 +22,8 @@ from gateway.usage.sums.figures import Group
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
-from tests.support.stores import only_sqlite
+from spool.sql.connection import Connection
+from tests.support.stores import only_sql
 from tests.unit.usage.sums.test_query import ALL, MONTH, NOW_MS, TODAY, add
 from tests.unit.usage.sums.test_tally import NOW_HOUR, record
 
@@ -124,7 +126,7 @@ async def test_names_that_an_earlier_release_counted_are_related_once_it_is_upda
     try:
         await database.migrate("usage_rollups", scripts[:2])
         await database.write(_count_as_before)
-        earlier = await SqliteSums.open(database)
+        earlier = await SqlSums.open(database)
         (group,) = (await UsageQueries(earlier, now_ms=lambda: NOW_MS).by("model", within=ALL)).groups
         assert (group.names, inside(group)) == (("gpt-4o",), [(OLDER, 5)])
     finally:
@@ -164,9 +166,9 @@ async def test_a_user_of_the_same_name_hides_no_version(sums: SumHome, queries: 
     assert (group.names, inside(group)) == ((OLDER, "gpt-4o"), [(OLDER, 1)])
 
 
-@only_sqlite
+@only_sql
 async def test_a_name_that_is_forgotten_as_a_users_is_no_version_any_more(
-    database: Database, sums: SumHome, queries: UsageQueries
+    database: SqlDatabase[Connection], sums: SumHome, queries: UsageQueries
 ) -> None:
     """Its id may be given to another name."""
     await add(sums, call(OLDER, attribution={"user": OLDER}))

@@ -16,10 +16,11 @@ import pytest
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.storage.database import Database, scripts_of
+from gateway.common.storage.sql import SqlDatabase
 from gateway.operate.operation import OperationCall
 from gateway.operate.usage import show
-from gateway.stores.sqlite.sums import rollups
-from gateway.stores.sqlite.sums.home import SqliteSums
+from gateway.stores.sql.sums import rollups
+from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.export.period import period_rows
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import Breakdown, UsageSums, money_text
@@ -29,9 +30,10 @@ from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.query import MAX_ASKERS, UsageQueries
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import BadRange, TimeRange
+from spool.sql.connection import Connection
 from tests.support.growth import LEAST_S, LINEAR
 from tests.support.polling import HANGS_S
-from tests.support.stores import only_sqlite
+from tests.support.stores import only_sql
 from tests.unit.usage.sums.test_tally import NOW_HOUR, NOW_MS, counted, record, store
 
 TODAY = TimeRange.last_days(1, NOW_MS)
@@ -168,8 +170,8 @@ async def test_days_outlive_hours(sums: SumHome, queries: UsageQueries) -> None:
         await queries.over_time(ALL, interval="hour")
 
 
-@only_sqlite
-async def test_sums_are_not_kept_longer_than_stated(database: Database, sums: SumHome) -> None:
+@only_sql
+async def test_sums_are_not_kept_longer_than_stated(database: SqlDatabase[Connection], sums: SumHome) -> None:
     await add(sums, of(), of(ago_h=500))
     later_ms = NOW_MS + (bounds.KEPT_DAYS + 2) * 24 * HOUR_MS
     await add(sums, now_ms=later_ms)
@@ -269,7 +271,7 @@ async def test_names_of_senders_are_not_taken_for_unknown_or_other(sums: SumHome
     assert {group.names[0] for group in found.groups} == {"(other)", "unknown", "(forgotten)", Absent.UNKNOWN}
 
 
-@only_sqlite
+@only_sql
 async def test_sums_beyond_what_a_column_holds_stop_there(sums: SumHome, queries: UsageQueries) -> None:
     tally = counted(of())
     (numbers,) = tally.sums.values()
@@ -358,8 +360,10 @@ async def test_a_model_that_costs_nothing_is_listed_with_one_that_costs(sums: Su
     assert found.rest is None
 
 
-@only_sqlite
-async def test_the_interface_asks_in_place_of_the_page(database: Database, queries: UsageQueries) -> None:
+@only_sql
+async def test_the_interface_asks_in_place_of_the_page(
+    database: SqlDatabase[Connection], queries: UsageQueries
+) -> None:
     ended = threading.Event()
     slow_page = asyncio.create_task(database.read(lambda _: ended.wait(30)))
     try:
@@ -421,7 +425,7 @@ async def test_days_of_an_earlier_release_have_a_revision(tmp_path: Path) -> Non
             f" SELECT 1, 1, 490900, {', '.join('0' * 27)}"
         )
     )
-    await SqliteSums.open(database)
+    await SqlSums.open(database)
     assert await database.read(lambda sql: sql.execute("SELECT * FROM usage_days").fetchall()) == [(490896, 1)]
     counted_from = await database.read(
         lambda sql: sql.execute("SELECT counted_from FROM usage_rollup_state").fetchone()

@@ -15,7 +15,7 @@ from gateway.usage.sums.tally import HOUR_MS, MAX_NAME_CHARS, OTHER, PICO, Tally
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
 from tests.support.native import IMPLEMENTATIONS
-from tests.support.stores import only_sqlite
+from tests.support.stores import only_sql
 
 NOW_MS = EPOCH_MS + HOUR_MS // 2
 NOW_HOUR = NOW_MS // HOUR_MS
@@ -210,7 +210,7 @@ async def test_long_names_are_cut_and_take_one_place(sums: SumHome) -> None:
     assert (usage.calls, usage.model, usage.team) == (3, long[:MAX_NAME_CHARS], long[:MAX_NAME_CHARS])
 
 
-@only_sqlite
+@only_sql
 async def test_sums_never_exceed_what_a_column_holds(sums: SumHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tally, "_MAX_COUNT", 2**63)
     made = Tally(native=None)

@@ -2,13 +2,13 @@
 worst some 150 MiB.
 """
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from gateway.stores.sqlite.sums import names
-from gateway.stores.sqlite.sums.model_versions import relate
+from gateway.stores.sql.sums import names
+from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.model_versions import relate
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import (
@@ -25,6 +25,7 @@ from gateway.usage.sums.grains import (
     within_bounds,
 )
 from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
+from spool.sql.connection import Connection
 
 REST: Final = 10**12
 """Parts of `cost_micro` that `cost_rest` counts."""
@@ -34,25 +35,37 @@ MAX_COUNT: Final = 2**43
 MAX_MICRO: Final = 10**18
 """1e12 units of money, of one row."""
 _PERIOD = ("span", "grain", "hour")
-_ALL = (*_PERIOD, *COLUMNS, *COUNTS, "cost_micro", "cost_rest")
-_WHOLE_COUNTS = ", ".join(f"{name} = min({name} + excluded.{name}, {MAX_COUNT})" for name in COUNTS[:INPUT])
-_TOKENS = ", ".join(
-    f"{name} = coalesce(min({name} + excluded.{name}, {MAX_COUNT}), {name}, excluded.{name})" for name in COUNTS[INPUT:]
+_OF_ROW = (*_PERIOD, *quoted(COLUMNS))
+_ALL = (*_OF_ROW, *COUNTS, "cost_micro", "cost_rest")
+_ADDED = "usage_rollups.{0} + excluded.{0}"
+_WHOLE_COUNTS = ", ".join(
+    f"{name} = CASE WHEN {_ADDED.format(name)} > {MAX_COUNT} THEN {MAX_COUNT} ELSE {_ADDED.format(name)} END"
+    for name in COUNTS[:INPUT]
 )
+_TOKENS = ", ".join(
+    f"{name} = CASE WHEN {_ADDED.format(name)} > {MAX_COUNT} THEN {MAX_COUNT}"
+    f" ELSE coalesce({_ADDED.format(name)}, usage_rollups.{name}, excluded.{name}) END"
+    for name in COUNTS[INPUT:]
+)
+_MICRO = f"{_ADDED.format('cost_micro')} + ({_ADDED.format('cost_rest')}) / {REST}"
 _ADD = (
     f"INSERT INTO usage_rollups ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608 - own SQL
-    f" ON CONFLICT DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
-    f" cost_micro = max(-{MAX_MICRO}, min(cost_micro + excluded.cost_micro + (cost_rest + excluded.cost_rest) / {REST}, {MAX_MICRO})),"
-    f" cost_rest = (cost_rest + excluded.cost_rest) % {REST}"
+    f" ON CONFLICT ({', '.join(_OF_ROW)}) DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
+    f" cost_micro = CASE WHEN {_MICRO} BETWEEN -{MAX_MICRO} AND {MAX_MICRO} THEN {_MICRO}"
+    f" WHEN {_MICRO} > 0 THEN {MAX_MICRO} ELSE -{MAX_MICRO} END,"
+    f" cost_rest = ({_ADDED.format('cost_rest')}) % {REST}"
 )
 _ONE_PERIOD = "FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?"
-_FIND = f"SELECT {', '.join(COLUMNS)} {_ONE_PERIOD}"
-_READ = f"SELECT {', '.join((*COLUMNS, *COUNTS))}, cost_micro, cost_rest {_ONE_PERIOD}"
+_FIND = f"SELECT {', '.join(quoted(COLUMNS))} {_ONE_PERIOD}"
+_READ = f"SELECT {', '.join((*quoted(COLUMNS), *COUNTS))}, cost_micro, cost_rest {_ONE_PERIOD}"
+_NOTE_FOLDED = (
+    "INSERT INTO usage_folded (hour, level) VALUES (?, ?) ON CONFLICT (hour) DO UPDATE SET level = excluded.level"
+)
 _MAX_FOLDS_AT_ONCE = 40
 
 
 def add(
-    connection: sqlite3.Connection,
+    connection: Connection,
     sums: Mapping[Key, Sums],
     *,
     now_hour: int,
@@ -80,26 +93,26 @@ def add(
     _keep_room(connection, now_hour)
 
 
-def note_as_of(connection: sqlite3.Connection, as_of_ms: int) -> None:
+def note_as_of(connection: Connection, as_of_ms: int) -> None:
     """All calls whose outcome was final at that time are counted."""
     connection.execute("UPDATE usage_rollup_state SET as_of_ms = ?", (as_of_ms,))
 
 
-def take_over(connection: sqlite3.Connection, kept: Mapping[Key, Sums], *, now_hour: int) -> None:
+def take_over(connection: Connection, kept: Mapping[Key, Sums], *, now_hour: int) -> None:
     """Add the usage that an earlier release *kept*, once."""
     (is_kept,) = connection.execute("SELECT is_history_kept FROM usage_rollup_state").fetchone()
     if not is_kept:
         add(connection, kept, now_hour=now_hour, is_other=OTHER)
-        connection.execute("UPDATE usage_rollup_state SET is_history_kept = 1")
+        connection.execute("UPDATE usage_rollup_state SET is_history_kept = TRUE")
 
 
-def hours_from(connection: sqlite3.Connection, now_hour: int) -> int:
+def hours_from(connection: Connection, now_hour: int) -> int:
     """The first hour that is kept as an hour."""
     (kept_from,) = connection.execute("SELECT hours_from FROM usage_rollup_state").fetchone()
     return max(int(kept_from), now_hour - bounds.KEPT_HOURS + 1)
 
 
-def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
+def _numbered(connection: Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
     """The ids of each series. Users and devices, of which there are most, take numbers last."""
     words = {word for key in sums for word in (key.currency, key.cost_source)}
     few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
@@ -113,7 +126,7 @@ def _numbered(connection: sqlite3.Connection, sums: Mapping[Key, Sums], is_other
     return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
 
 
-def add_series(connection: sqlite3.Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
+def add_series(connection: Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
     """Add *series* to one period; those beyond its bound are folded."""
     (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
     if held + len(series) > grain.most(span):
@@ -128,30 +141,30 @@ def _cells(sums: Sums) -> list[int | None]:
     return [*counts, max(-MAX_MICRO, min(micro, MAX_MICRO)), rest]
 
 
-def _note_changes(connection: sqlite3.Connection, days: Iterable[int], now_hour: int) -> None:
+def _note_changes(connection: Connection, days: Iterable[int], now_hour: int) -> None:
     """Usage was added to *days*, which are named by their first hour."""
     connection.execute(
         "UPDATE usage_rollup_state SET counted_from = ? WHERE counted_from IS NULL", (now_hour // DAY * DAY,)
     )
     connection.executemany(
-        "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT DO UPDATE SET revision = revision + 1",
+        "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT (hour) DO UPDATE SET revision = usage_days.revision + 1",
         [(day,) for day in days],
     )
 
 
-def _delete_old(connection: sqlite3.Connection, now_hour: int) -> None:
+def _delete_old(connection: Connection, now_hour: int) -> None:
     _delete_hours(connection, HOUR, now_hour - bounds.KEPT_HOURS)
     _delete_hours(connection, DAY, now_hour - bounds.KEPT_DAYS * DAY - DAY)
     for table in ("usage_folded", "usage_days"):
         connection.execute(f"DELETE FROM {table} WHERE hour <= ?", (now_hour - bounds.KEPT_DAYS * DAY - DAY,))  # noqa: S608 - own SQL
 
 
-def _delete_hours(connection: sqlite3.Connection, span: int, through_hour: int) -> None:
+def _delete_hours(connection: Connection, span: int, through_hour: int) -> None:
     of_grains = [(span, grain.id, through_hour) for grain in grains.GRAINS if grain.most(span)]
     connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", of_grains)
 
 
-def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
+def _keep_room(connection: Connection, now_hour: int) -> None:
     """Once an hour: keep the bounds on rows."""
     (checked_hour,) = connection.execute("SELECT room_checked FROM usage_rollup_state").fetchone()
     if checked_hour == now_hour:
@@ -163,28 +176,29 @@ def _keep_room(connection: sqlite3.Connection, now_hour: int) -> None:
             break
 
 
-def row_count(connection: sqlite3.Connection, span: int) -> int:
+def row_count(connection: Connection, span: int) -> int:
     """Sums of so many hours each that are kept."""
     (rows,) = connection.execute("SELECT count(*) FROM usage_rollups WHERE span = ?", (span,)).fetchone()
     return int(rows)
 
 
-def _trim_hours(connection: sqlite3.Connection, now_hour: int) -> None:
+def _trim_hours(connection: Connection, now_hour: int) -> None:
     """Delete the oldest hours while there are too many rows, a day at a time."""
     for kept_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
         if row_count(connection, HOUR) <= bounds.MAX_HOUR_ROWS:
             return
         _delete_hours(connection, HOUR, now_hour - kept_hours)
+        first_hour = now_hour - kept_hours + 1
         connection.execute(
-            "UPDATE usage_rollup_state SET hours_from = max(hours_from, ?)", (now_hour - kept_hours + 1,)
+            "UPDATE usage_rollup_state SET hours_from = ? WHERE hours_from < ?", (first_hour, first_hour)
         )
 
 
-def _fold_oldest_day(connection: sqlite3.Connection, now_hour: int) -> bool:
+def _fold_oldest_day(connection: Connection, now_hour: int) -> bool:
     """Fold the day that was folded least and is oldest among these; False when none is left."""
     found = connection.execute(
-        "SELECT day.hour, ifnull(level, 0) FROM (SELECT DISTINCT hour FROM usage_rollups WHERE span = ? AND grain = 1) day"
-        " LEFT JOIN usage_folded USING (hour) WHERE ifnull(level, 0) < 2 AND day.hour < ? ORDER BY 2, 1 LIMIT 1",
+        "SELECT day.hour, coalesce(level, 0) FROM (SELECT DISTINCT hour FROM usage_rollups WHERE span = ? AND grain = 1) AS day"
+        " LEFT JOIN usage_folded USING (hour) WHERE coalesce(level, 0) < 2 AND day.hour < ? ORDER BY 2, 1 LIMIT 1",
         (DAY, now_hour - DAY),
     ).fetchone()
     if found is None:
@@ -193,11 +207,11 @@ def _fold_oldest_day(connection: sqlite3.Connection, now_hour: int) -> bool:
     for grain in grains.GRAINS:
         if columns := grain.dimensions & FINE if level == 0 else grain.dimensions:
             _fold_day(connection, grain, hour, columns)
-    connection.execute("INSERT OR REPLACE INTO usage_folded VALUES (?, ?)", (hour, level + 1))
+    connection.execute(_NOTE_FOLDED, (hour, level + 1))
     return True
 
 
-def _fold_day(connection: sqlite3.Connection, grain: Grain, hour: int, columns: Collection[str]) -> None:
+def _fold_day(connection: Connection, grain: Grain, hour: int, columns: Collection[str]) -> None:
     period = (DAY, grain.id, hour)
     series: dict[Ids, Sums] = {}
     width = len(COLUMNS)

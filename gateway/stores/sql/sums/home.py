@@ -1,35 +1,36 @@
-"""`SumHome` in control.db."""
+"""`SumHome` in a database."""
 
-import sqlite3
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Self, TypeVar
 
-from gateway.common.storage.database import Database, scripts_of
-from gateway.stores.sqlite.sums import hours
-from gateway.stores.sqlite.sums.forgetting import count_rows, forget_in_sums
-from gateway.stores.sqlite.sums.model_versions import relate_known
-from gateway.stores.sqlite.sums.questions import SqliteSumRows
-from gateway.stores.sqlite.sums.rollups import add, note_as_of, take_over
-from gateway.stores.sqlite.sums.unused_names import drop_unused_names
+from gateway.common.storage.sql import SqlDatabase
+from gateway.stores.sql.database import make_tables
+from gateway.stores.sql.sums import hours
+from gateway.stores.sql.sums.forgetting import count_rows, forget_in_sums
+from gateway.stores.sql.sums.model_versions import relate_known
+from gateway.stores.sql.sums.questions import SqlSumRows
+from gateway.stores.sql.sums.rollups import add, note_as_of, take_over
+from gateway.stores.sql.sums.unused_names import drop_unused_names
 from gateway.usage.sums.history import History, Usage
 from gateway.usage.sums.home import Counted, SumRows
 from gateway.usage.sums.tally import ATTO, HOUR_MS, PICO, Key, Sums
+from spool.sql.connection import Connection
 
 T = TypeVar("T")
 
 
-class SqliteSums:
-    """Open with `SqliteSums.open`."""
+class SqlSums:
+    """Open with `SqlSums.open`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqlDatabase[Connection]) -> None:
         self._database = database
 
     @classmethod
-    async def open(cls, database: Database) -> Self:
+    async def open(cls, database: SqlDatabase[Connection]) -> Self:
         """The sums in *database*; missing tables are created. Raises DatabaseUnavailable."""
         await hours.make_tables(database)
-        await database.migrate("usage_rollups", scripts_of("gateway.stores.sqlite.migrations.usage_rollups"))
+        await make_tables(database, "usage_rollups")
         await database.write(relate_known)
         return cls(database)
 
@@ -46,11 +47,11 @@ class SqliteSums:
         return await self._database.read(partial(hours.read, now_ms=now_ms))
 
     async def read(self, question: Callable[[SumRows], T]) -> T:
-        return await self._database.read(lambda connection: question(SqliteSumRows(connection)))
+        return await self._database.read(lambda connection: question(SqlSumRows(connection)))
 
     async def read_apart(self, question: Callable[[SumRows], T]) -> T:
         """On a connection of its own."""
-        return await self._database.read_apart(lambda connection: question(SqliteSumRows(connection)))
+        return await self._database.read_apart(lambda connection: question(SqlSumRows(connection)))
 
     async def forget_users(self, users: Collection[str], *, dry_run: bool) -> int:
         if dry_run:
@@ -61,7 +62,7 @@ class SqliteSums:
         await drop_unused_names(self._database)
 
 
-def _store(connection: sqlite3.Connection, counted: Counted) -> None:
+def _store(connection: Connection, counted: Counted) -> None:
     tally, now_ms, age_ms = counted.tally, counted.now_ms, counted.age_ms
     earlier_ms, later_ms = sorted((now_ms, age_ms))
     hours.write(
@@ -72,7 +73,7 @@ def _store(connection: sqlite3.Connection, counted: Counted) -> None:
         note_as_of(connection, counted.as_of_ms)
 
 
-def _begin(connection: sqlite3.Connection, now_hour: int) -> None:
+def _begin(connection: Connection, now_hour: int) -> None:
     """With what an earlier release counted for the detectors alone."""
     take_over(connection, sums_of_history(hours.read(connection, now_hour * HOUR_MS)), now_hour=now_hour)
 

@@ -11,10 +11,12 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from gateway.common.storage.database import Database
-from gateway.stores.sqlite.sums import model_versions, names
+from gateway.common.storage.sql import SqlDatabase
+from gateway.stores.sql.sums import model_versions, names
+from gateway.stores.sql.sums.columns import quoted
 from gateway.usage.sums import bounds
 from gateway.usage.sums.grains import COLUMNS
+from spool.sql.connection import Connection
 
 ROWS: Final = 5_000
 """Read at a time: some 10 ms."""
@@ -22,10 +24,10 @@ NAMES: Final = 2_000
 """Deleted in one commit."""
 PAUSE_S: Final = 0.01
 """Between two pieces."""
-_READ: Final = f"SELECT {', '.join(COLUMNS)} FROM usage_rollups"  # noqa: S608 - own SQL
+_READ: Final = f"SELECT {', '.join(quoted(COLUMNS))} FROM usage_rollups"  # noqa: S608 - own SQL
 
 
-async def drop_unused_names(database: Database) -> None:
+async def drop_unused_names(database: SqlDatabase[Connection]) -> None:
     """Where more than half of `bounds.MAX_NAMES` are held. The caller adds no usage until this
     returns.
 
@@ -39,7 +41,7 @@ async def drop_unused_names(database: Database) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _unused(database: Database) -> set[int]:
+async def _unused(database: SqlDatabase[Connection]) -> set[int]:
     unused = await database.read(names.all_ids) - await database.read(model_versions.of_others)
     async with aclosing(database.pieces(_READ, ROWS)) as pieces:
         async for rows in pieces:

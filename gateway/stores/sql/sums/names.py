@@ -4,14 +4,14 @@ A number below 16 is no name: unknown, other, forgotten. So no name that a sende
 taken for one of these.
 """
 
-import json
-import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from gateway.stores.sql.one_of import one_of
 from gateway.usage.sums import bounds
 from gateway.usage.sums.grains import FORGOTTEN_ID, OTHER_ID, UNKNOWN_ID
 from gateway.usage.sums.names import Absent, Name
+from spool.sql.connection import Connection
 
 _MAX_PARAMETERS: Final = 500
 _ABSENT: Final[Mapping[int, Absent]] = {
@@ -23,7 +23,7 @@ _IDS_OF_ABSENT: Final = {absent: number for number, absent in _ABSENT.items()}
 _NO_NAME: Final = -1
 
 
-def ids_of(connection: sqlite3.Connection, names: Iterable[str], *, most: int | None = None) -> dict[str, int]:
+def ids_of(connection: Connection, names: Iterable[str], *, most: int | None = None) -> dict[str, int]:
     """The number of each of *names*, made where it has none yet; "" is unknown, and a name beyond
     *most* (`bounds.MAX_NAMES` where it is None) is other.
     """
@@ -37,34 +37,33 @@ def ids_of(connection: sqlite3.Connection, names: Iterable[str], *, most: int | 
     return {**found, "": UNKNOWN_ID}
 
 
-def ids_asked(connection: sqlite3.Connection, names: Collection[Name]) -> list[int]:
+def ids_asked(connection: Connection, names: Collection[Name]) -> list[int]:
     """The numbers of *names* in a question; of a name that nothing has, one that nothing has."""
     known = _known(connection, [name for name in names if isinstance(name, str)])
     return [known.get(name, _NO_NAME) if isinstance(name, str) else _IDS_OF_ABSENT[name] for name in names]
 
 
-def names_of(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Name]:
-    rows = connection.execute(
-        "SELECT id, name FROM usage_names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps([*set(ids)]),)
-    )
+def names_of(connection: Connection, ids: Iterable[int]) -> dict[int, Name]:
+    among, parameters = one_of(connection, {*ids}, "BIGINT")
+    rows = connection.execute(f"SELECT id, name FROM usage_names WHERE id IN {among}", parameters)  # noqa: S608 - own SQL
     return {**_ABSENT, **dict(rows)}
 
 
-def count(connection: sqlite3.Connection) -> int:
+def count(connection: Connection) -> int:
     (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
     return int(held)
 
 
-def all_ids(connection: sqlite3.Connection) -> set[int]:
+def all_ids(connection: Connection) -> set[int]:
     """Of names, without those below 16."""
     return {number for (number,) in connection.execute("SELECT id FROM usage_names WHERE id > 15")}
 
 
-def drop(connection: sqlite3.Connection, ids: Collection[int]) -> None:
+def drop(connection: Connection, ids: Collection[int]) -> None:
     connection.executemany("DELETE FROM usage_names WHERE id = ?", ((number,) for number in ids))
 
 
-def _known(connection: sqlite3.Connection, names: Iterable[str]) -> dict[str, int]:
+def _known(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for some in _parts([*names]):
         marks = ", ".join("?" * len(some))

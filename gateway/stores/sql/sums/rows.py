@@ -1,24 +1,25 @@
 """Rows of `usage_rollups` that answer a question, as SQL; used within the caller's snapshot."""
 
-import json
-import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from gateway.stores.sqlite.sums.model_versions import TO_MODEL, and_versions
-from gateway.stores.sqlite.sums.names import ids_asked, names_of
+from gateway.stores.sql.one_of import one_of
+from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.model_versions import TO_MODEL, and_versions
+from gateway.stores.sql.sums.names import ids_asked, names_of
 from gateway.usage.sums.figures import COUNTS, Cells, money
 from gateway.usage.sums.grains import COLUMNS, OTHER_ID, UNKNOWN_ID, Dimension, grain_for
 from gateway.usage.sums.names import Filters
 from gateway.usage.sums.timespan import Segment
-
-Value = int | str | None
+from spool.sql.connection import Connection, Cursor
 
 _NUMBERS: Final = (*COUNTS, "cost_micro", "cost_rest")
 _MONEY: Final = ("cost_micro / 1000000", "cost_micro % 1000000", "cost_rest")
 """In parts, so that no sum exceeds 64 bits."""
-_SUMS: Final = ", ".join(f"sum({name})" for name in (*COUNTS, *_MONEY))
-_NO_ROWS: Final = f"SELECT hour, {', '.join((*COLUMNS, *_NUMBERS))}, model AS version FROM usage_rollups WHERE 0"  # noqa: S608 - own SQL
+_SUMS: Final = ", ".join(f"CAST(sum({name}) AS BIGINT)" for name in (*COUNTS, *_MONEY))
+_NO_ROWS: Final = (
+    f"SELECT hour, {', '.join((*quoted(COLUMNS), *_NUMBERS))}, model AS version FROM usage_rollups WHERE FALSE"  # noqa: S608 - own SQL
+)
 _ESTIMATED: Final = "estimated"
 _MODEL: Final = "model"
 _MAX_LISTED: Final = 500
@@ -30,7 +31,7 @@ class Rows:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         parts: Sequence[Segment],
         where: Filters,
         dimensions: Collection[Dimension] = (),
@@ -41,17 +42,18 @@ class Rows:
         that name.
         """
         self._connection = connection
-        self._parameters: list[Value] = []
-        folded = {"model": "ifnull(model_id, model) AS model, model AS version"} if folds_versions else {}
-        columns = ", ".join(("hour", *(folded.get(name, name) for name in COLUMNS), *_NUMBERS))
+        self._parameters: list[Any] = []
+        folded = {"model": "coalesce(model_id, model) AS model, model AS version"} if folds_versions else {}
+        columns = ", ".join(("hour", *(folded.get(name, name) for name in quoted(COLUMNS)), *_NUMBERS))
         table = f"usage_rollups{TO_MODEL if folds_versions else ''}"
         ids = {name: ids_asked(connection, names) for name, names in where.items()}
         if _MODEL in ids:
             ids[_MODEL] = and_versions(connection, ids[_MODEL])
-        kept = "".join(f" AND {name} IN ({_listed(found)})" for name, found in ids.items())
-        given = [
-            each for found in ids.values() for each in (found if len(found) <= _MAX_LISTED else [json.dumps(found)])
-        ]
+        among = {name: _among(connection, found) for name, found in ids.items()}
+        kept = "".join(
+            f" AND {column} IN {sql}" for column, (sql, _) in zip(quoted(among), among.values(), strict=True)
+        )
+        given = [each for _, values in among.values() for each in values]
         selects = []
         for part in parts:
             grain = grain_for({*dimensions, *where}, part.span)
@@ -60,14 +62,14 @@ class Rows:
             )
             self._parameters += [part.span, grain.id, part.first_hour, part.end_hour]
             self._parameters += given
-        self._from = f"FROM ({' UNION ALL '.join(selects) or _NO_ROWS})"
+        self._from = f"FROM ({' UNION ALL '.join(selects) or _NO_ROWS}) AS kept"
 
-    def select(self, what: str, rest: str, parameters: Iterable[Value] = ()) -> sqlite3.Cursor:
+    def select(self, what: str, rest: str, parameters: Iterable[Any] = ()) -> Cursor:
         """*rest* begins after FROM, and holds *parameters*."""
         return self._connection.execute(f"SELECT {what} {self._from} {rest}", (*self._parameters, *parameters))
 
     def summed(
-        self, *group_by: str, where: str = "", parameters: Iterable[Value] = ()
+        self, *group_by: str, where: str = "", parameters: Iterable[Any] = ()
     ) -> Iterator[tuple[tuple[int, ...], Cells]]:
         """The sums by the expressions *group_by* and by currency; *where* holds *parameters*."""
         width = len(group_by)
@@ -84,9 +86,9 @@ class Rows:
             yield row[:width], Cells(counts, known, money(whole * 1_000_000 + micro, rest), names[source] == _ESTIMATED)
 
 
-def _listed(ids: Sequence[int]) -> str:
-    """The parameters of a list of *ids*; of a long one, one parameter with its JSON."""
-    return marks(len(ids)) if len(ids) <= _MAX_LISTED else "SELECT value FROM json_each(?)"
+def _among(connection: Connection, ids: Sequence[int]) -> tuple[str, Sequence[Any]]:
+    """What stands behind IN, and its parameters; of a long list that is one."""
+    return (f"({marks(len(ids))})", ids) if len(ids) <= _MAX_LISTED else one_of(connection, ids, "BIGINT")
 
 
 def marks(count: int) -> str:

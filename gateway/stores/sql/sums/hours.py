@@ -3,14 +3,14 @@ of the local service. Functions run in the caller's transaction. The usage that 
 about cost has more dimensions and stands in `rollups.py`. At worst some 10 MiB.
 """
 
-import json
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gateway.common.storage.database import Database, scripts_of
+from gateway.common.storage.sql import SqlDatabase
+from gateway.stores.sql import database as tables
+from gateway.stores.sql.one_of import one_of
 from gateway.usage.sums import bounds
 from gateway.usage.sums.history import History, Model, Usage
 from gateway.usage.sums.tally import (
@@ -31,6 +31,7 @@ from gateway.usage.sums.tally import (
     Sums,
     Tally,
 )
+from spool.sql.connection import Connection
 
 _SUMS = (
     "calls", "failed_calls", "calls_without_usage", "calls_without_price",
@@ -56,32 +57,40 @@ class HourKey(NamedTuple):
 
 
 _NAMES = HourKey._fields
-_FIND = f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour IN (SELECT value FROM json_each(?))"  # noqa: S608 - own SQL
+_FIND = f"SELECT {', '.join((*_NAMES, *_SUMS))} FROM usage_hours WHERE hour IN "  # noqa: S608 - own SQL
 _NOTHING = (0,) * len(_SUMS)
 _WRITE = (
-    f"INSERT OR REPLACE INTO usage_hours ({', '.join((*_NAMES, *_SUMS))})"  # noqa: S608 - own SQL
-    f" VALUES ({', '.join('?' * len((*_NAMES, *_SUMS)))})"
+    f"INSERT INTO usage_hours ({', '.join((*_NAMES, *_SUMS))})"  # noqa: S608 - own SQL
+    f" VALUES ({', '.join('?' * len((*_NAMES, *_SUMS)))}) ON CONFLICT ({', '.join(_NAMES)}) DO UPDATE SET"
+    f" {', '.join(f'{name} = excluded.{name}' for name in _SUMS)}"
 )
 _NOTE_MODEL = (
     "INSERT INTO usage_models (provider, model, first_hour, last_hour) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET first_hour=min(first_hour, excluded.first_hour), last_hour=max(last_hour, excluded.last_hour)"
+    " ON CONFLICT (provider, model) DO UPDATE SET"
+    " first_hour = CASE WHEN excluded.first_hour < usage_models.first_hour THEN excluded.first_hour ELSE usage_models.first_hour END,"
+    " last_hour = CASE WHEN excluded.last_hour > usage_models.last_hour THEN excluded.last_hour ELSE usage_models.last_hour END"
+)
+_NOTE_COUNTED = (
+    "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
+    " ON CONFLICT (source) DO UPDATE SET through_no = excluded.through_no, began_hour ="
+    " CASE WHEN excluded.began_hour < usage_counted.began_hour THEN excluded.began_hour ELSE usage_counted.began_hour END"
 )
 _INT64 = 2**63 - 1
 
 
-async def make_tables(database: Database) -> None:
+async def make_tables(database: SqlDatabase[Any]) -> None:
     """Raises DatabaseUnavailable."""
-    await database.migrate("usage", scripts_of("gateway.stores.sqlite.migrations.usage"))
+    await tables.make_tables(database, "usage")
 
 
-def through_no(connection: sqlite3.Connection, source: str) -> int:
+def through_no(connection: Connection, source: str) -> int:
     """The last counted chunk or row of *source*; 0 when none was."""
     found = connection.execute("SELECT through_no FROM usage_counted WHERE source=?", (source,)).fetchone()
     return int(found[0]) if found else 0
 
 
 def write(
-    connection: sqlite3.Connection,
+    connection: Connection,
     tally: Tally,
     *,
     source: str,
@@ -97,11 +106,7 @@ def write(
     added = _by_series(tally.sums, now_hour, kept_hour)
     connection.executemany(_WRITE, _summed(connection, added))
     _note_models(connection, tally.models(), kept_hour)
-    connection.execute(
-        "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET through_no=excluded.through_no, began_hour=min(began_hour, excluded.began_hour)",
-        (source, through_no, min((key.hour for key in added), default=now_hour)),
-    )
+    connection.execute(_NOTE_COUNTED, (source, through_no, min((key.hour for key in added), default=now_hour)))
     connection.execute(
         "DELETE FROM usage_hours WHERE hour<=? OR hour>?", (kept_hour - bounds.KEPT_HISTORY_HOURS, now_hour + 24)
     )
@@ -124,14 +129,14 @@ def _by_series(sums: Mapping[Key, Sums], now_hour: int, kept_hour: int) -> dict[
     return added
 
 
-def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) -> list[tuple[str | int, ...]]:
+def _summed(connection: Connection, added: Mapping[HourKey, list[int]]) -> list[tuple[str | int, ...]]:
     """The rows of *added* with what their series hold already; series beyond the bound of an hour
     are one, "(other)".
     """
     rows: dict[HourKey, tuple[int, ...]] = {}
     series: Counter[int] = Counter()
-    hours = json.dumps(sorted({key.hour for key in added}))
-    for row in connection.execute(_FIND, (hours,)):
+    among, parameters = one_of(connection, sorted({key.hour for key in added}), "BIGINT")
+    for row in connection.execute(f"{_FIND}{among}", parameters):
         rows[HourKey(*row[: len(_NAMES)])] = row[len(_NAMES) :]
         series[row[0]] += 1
     changed: set[HourKey] = set()
@@ -146,9 +151,7 @@ def _summed(connection: sqlite3.Connection, added: Mapping[HourKey, list[int]]) 
     return [(*key, *rows[key]) for key in changed]
 
 
-def _note_models(
-    connection: sqlite3.Connection, models: Mapping[tuple[str, str], tuple[int, int]], kept_hour: int
-) -> None:
+def _note_models(connection: Connection, models: Mapping[tuple[str, str], tuple[int, int]], kept_hour: int) -> None:
     (known,) = connection.execute("SELECT count(*) FROM usage_models").fetchone()
     current = [(*name, first, last) for name, (first, last) in models.items() if last > kept_hour - bounds.MODEL_HOURS]
     connection.executemany(
@@ -156,7 +159,7 @@ def _note_models(
     )  # some of them may be there already
 
 
-def read(connection: sqlite3.Connection, now_ms: int) -> History:
+def read(connection: Connection, now_ms: int) -> History:
     """The hourly usage that is kept, and the models of the last 30 days."""
     now_hour = now_ms // HOUR_MS
     rows = connection.execute(

@@ -1,13 +1,13 @@
 """Totals, usage over time and by dimension. Functions run on the caller's snapshot."""
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gateway.stores.sqlite.sums.names import ids_asked, names_of
-from gateway.stores.sqlite.sums.rollups import hours_from
-from gateway.stores.sqlite.sums.rows import Rows, marks
+from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.names import ids_asked, names_of
+from gateway.stores.sql.sums.rollups import hours_from
+from gateway.stores.sql.sums.rows import Rows, marks
 from gateway.usage.sums import bounds
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.sums.grains import OTHER_ID
@@ -16,22 +16,24 @@ from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import SPANS, Interval, Segment, TimeRange, segments
+from spool.sql.connection import Connection
 
 _REST: Final = -1
 """Id of the groups that are not on the page."""
 _ORDERS: Final[dict[OrderBy, str]] = {
-    "cost": "sum(cost_micro / 1000000) FILTER (WHERE currency = ?) * 1e6 + sum(cost_micro % 1000000) FILTER (WHERE currency = ?)"
-    " + sum(cost_rest) FILTER (WHERE currency = ?) / 1e12",
+    "cost": "CAST(sum(cost_micro / 1000000) FILTER (WHERE currency = ?) AS DOUBLE PRECISION) * 1e6"
+    " + CAST(sum(cost_micro % 1000000) FILTER (WHERE currency = ?) AS DOUBLE PRECISION)"
+    " + CAST(sum(cost_rest) FILTER (WHERE currency = ?) AS DOUBLE PRECISION) / 1e12",
     "calls": "sum(calls)",
     "input_tokens": "sum(input_tokens)",
     "output_tokens": "sum(output_tokens)",
 }
 
 
-class SqliteSumRows:
+class SqlSumRows:
     """`SumRows` on the caller's snapshot."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def totals(self, within: TimeRange, *, now_hour: int, where: Filters = NO_FILTERS) -> UsageSums:
@@ -76,13 +78,13 @@ class _Order(NamedTuple):
 Ids = tuple[int, ...]
 
 
-def _order(connection: sqlite3.Connection, parts: Sequence[Segment], asked: AskedGroups) -> _Order:
+def _order(connection: Connection, parts: Sequence[Segment], asked: AskedGroups) -> _Order:
     """The order of groups; those of equal rank stand by their names' ids."""
-    direction = "ASC" if asked.ascending else "DESC"
-    columns = ", ".join(asked.by)
+    direction = "ASC NULLS FIRST" if asked.ascending else "DESC NULLS LAST"
+    columns = ", ".join(quoted(asked.by))
     if asked.order_by == "name":
         name = "(SELECT name FROM usage_names WHERE id = {})"
-        names = ", ".join(f"{name.format(each)} {direction}" for each in asked.by)
+        names = ", ".join(f"{name.format(each)} {direction}" for each in quoted(asked.by))
         return _Order(f"{names}, {columns}")
     if asked.order_by != "cost":
         return _Order(f"{_ORDERS[asked.order_by]} {direction}, {columns}")
@@ -91,7 +93,7 @@ def _order(connection: sqlite3.Connection, parts: Sequence[Segment], asked: Aske
     return _Order(f"{_ORDERS['cost']} {direction}, sum(calls) {direction}, {columns}", (currency,) * 3)
 
 
-def _main_currency(connection: sqlite3.Connection, parts: Sequence[Segment]) -> int:
+def _main_currency(connection: Connection, parts: Sequence[Segment]) -> int:
     """The id of the currency of most calls."""
     found = Rows(connection, parts, NO_FILTERS).select(
         "currency", "WHERE currency > 1 GROUP BY currency ORDER BY sum(calls) DESC, currency LIMIT 1"
@@ -104,8 +106,8 @@ def _ranked(rows: Rows, asked: AskedGroups, order: _Order) -> tuple[list[Ids], i
     """The groups of the page, and how many there are. A group is no one's where every name is
     "other".
     """
-    columns = ", ".join(asked.by)
-    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in asked.by)}) GROUP BY {columns}"
+    columns = ", ".join(quoted(asked.by))
+    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in quoted(asked.by))}) GROUP BY {columns}"
     found = rows.select(
         f"{columns}, count(*) OVER ()",
         f"{named} ORDER BY {order.sql} LIMIT ? OFFSET ?",
@@ -116,13 +118,13 @@ def _ranked(rows: Rows, asked: AskedGroups, order: _Order) -> tuple[list[Ids], i
     return [], len(rows.select(columns, named).fetchall())
 
 
-def _sums_of(connection: sqlite3.Connection, rows: Rows, asked: AskedGroups, page: Sequence[Ids]) -> tuple[Group, ...]:
+def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Sequence[Ids]) -> tuple[Group, ...]:
     """The sums of the groups of *page*, in its order."""
     adders = {ids: Adder() for ids in page}
     versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
     values = ", ".join(f"({marks(len(asked.by))})" for _ in page)
-    is_on_page = f"WHERE ({', '.join(asked.by)}) IN (VALUES {values})" if page else "WHERE 0"
-    columns = (*asked.by, "version") if asked.folds_versions else asked.by
+    is_on_page = f"WHERE ({', '.join(quoted(asked.by))}) IN (VALUES {values})" if page else "WHERE FALSE"
+    columns = quoted((*asked.by, "version") if asked.folds_versions else asked.by)
     for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
         group = found[: len(asked.by)]
         adders[group].add(cells)
