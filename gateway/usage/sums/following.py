@@ -51,6 +51,8 @@ class UsageFollower:
         self._tally = Tally()
         self._through_seq = 0
         self._written_seq = 0
+        self._is_unsure = False
+        """Whether the sums that were counted by now may be stored, though storing them failed."""
         self.as_of_ms: int | None = None
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
@@ -129,6 +131,7 @@ class UsageFollower:
         time.
         """
         async with self._turn:
+            await self._make_sure()
             after_seq, asked_ms = self._through_seq, self._now_ms()
             page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
             began_s = time.perf_counter()
@@ -150,11 +153,13 @@ class UsageFollower:
         call.
         """
         async with self._turn:
+            await self._make_sure()
             if self._through_seq == self._written_seq:
                 return
             try:
                 await self._store(self._tally)
             except DatabaseUnavailable:
+                self._is_unsure = True
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, later calls have to be counted
                 log.error(  # noqa: TRY400 - the error's text may quote a name
@@ -182,7 +187,19 @@ class UsageFollower:
         finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
             await asyncio.wait({writing})
             if writing.exception() is None:
-                self._counters.add(self._tally.sums)
-                self._tally, self._written_seq = Tally(), self._through_seq
-                self._spool.keep_after(AI_TELEMETRY, self._written_seq)
-                self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
+                self._note_stored()
+
+    def _note_stored(self) -> None:
+        self._counters.add(self._tally.sums)
+        self._tally, self._written_seq = Tally(), self._through_seq
+        self._spool.keep_after(AI_TELEMETRY, self._written_seq)
+        self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
+
+    async def _make_sure(self) -> None:
+        """After a commit of unknown outcome, before anything else is counted: whether it was kept.
+        Raises DatabaseUnavailable.
+        """
+        if self._is_unsure:
+            if await self._sums.counted_through(self._spool.gateway_id) == self._through_seq:
+                self._note_stored()
+            self._is_unsure = False

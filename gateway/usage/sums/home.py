@@ -66,7 +66,9 @@ class SumHome(Protocol):
         """
 
     async def counted_through(self, source: str) -> int:
-        """The last counted number of *source*; 0 when none was."""
+        """The last counted number of *source*; 0 when none was. A `store` whose outcome is unknown
+        is over when this is answered.
+        """
 
     async def store(self, counted: Counted) -> None:
         """Add a tally with the position that it reaches through, and delete what is too old."""

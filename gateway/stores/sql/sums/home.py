@@ -38,7 +38,7 @@ class SqlSums:
         await self._database.write(partial(_begin, now_hour=now_ms // HOUR_MS))
 
     async def counted_through(self, source: str) -> int:
-        return await self._database.read(partial(hours.through_no, source=source))
+        return await self._database.write(partial(hours.through_no, source=source))  # it waits for its turn
 
     async def store(self, counted: Counted) -> None:
         await self._database.write(partial(_store, counted=counted))

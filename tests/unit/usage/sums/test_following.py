@@ -205,6 +205,36 @@ async def test_a_write_that_fails_is_made_up_for(
     assert summed(await written(follower, sums, clock)) == (1, 100)
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_commit_of_unknown_outcome_is_made_up_for_once(
+    rig: Rig,
+    home: Home,
+    sums: SumHome,
+    follower: UsageFollower,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    is_kept: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """As where the connection breaks in the commit: what comes meanwhile is counted as well."""
+    await rig.send(call("first", tokens=(100, 20)))
+    await rig.settle()
+    await follower.catch_up()
+    store = sums.store
+
+    async def unknown(counted: Counted) -> None:
+        if is_kept:
+            await store(counted)
+        raise DatabaseUnavailable("the connection broke")
+
+    monkeypatch.setattr(sums, "store", unknown)
+    with pytest.raises(DatabaseUnavailable):
+        await follower.write()
+    monkeypatch.undo()
+    await rig.send(call("second", at=(5_000, 6_000), tokens=(10, 2)))
+    await rig.settle()
+    assert summed(await written(follower, sums, clock)) == (2, 110)
+
+
 @only_sql
 async def test_a_write_that_is_cancelled_counts_nothing_twice(
     rig: Rig, database: SqlDatabase[Connection], sums: SumHome, follower: UsageFollower, clock: Clock
