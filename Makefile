@@ -16,7 +16,7 @@ READER := $(BIN)/python -c 'from gateway.common.native import READER, WHY_NOT, d
 HAS_NATIVE := $(BIN)/python -c 'import gateway._native' 2>/dev/null
 NATIVE_CODE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 
-.PHONY: demo demo-edges run test quick newest python-test explore check docs dist native-wheels native native-check go-check bench-guard lock clean
+.PHONY: demo demo-edges demo-cluster run test quick newest python-test explore check docs dist native-wheels native native-check go-check bench-guard lock clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.run
@@ -24,6 +24,10 @@ demo: $(VENV)/.run
 
 demo-edges: $(VENV)/.run
 	$(BIN)/telemetry-gateway demo --edges 3 $(if $(OUTAGE),--outage $(OUTAGE)) $(if $(KEEP),--keep)
+
+# Needs psycopg, which is an extra and so among the tools of development; it says what else is missing.
+demo-cluster: $(VENV)/.dev
+	$(BIN)/telemetry-gateway demo --cluster $(if $(KEEP),--keep)
 
 run: $(VENV)/.run
 	$(BIN)/telemetry-gateway run

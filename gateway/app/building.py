@@ -43,6 +43,8 @@ class Build:
     tls: Mapping[str, ServerTls]
     """Listener -> its TLS, of those that listen with it."""
     tracer: Tracer | None
+    is_inner: bool = False
+    """Whether it serves the gateways of its cell alone, whose listeners are announced."""
 
     def run(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run *work* until the gateway stops."""

@@ -7,7 +7,7 @@ way, let sends land, close the files.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -19,6 +19,7 @@ from gateway.app.watching import Watching, start_watching
 from gateway.common.wall_clock import wall_ms
 from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config
+from gateway.observability.metrics import LaneStatus
 from gateway.observability.telemetry.assembly import tracer_of
 from gateway.serve.assembly import build_gate, build_receiver, open_routes
 
@@ -46,16 +47,19 @@ class Gateway:
         *,
         now_ms: Callable[[], int] = wall_ms,
         monotonic_s: Callable[[], float] = time.monotonic,
+        opened: Callable[[Build], Awaitable[Stores]] = open_stores,
+        is_inner: bool = False,
     ) -> Self:
-        """*now_ms* is the wall clock; *monotonic_s* measures how long a lane is stuck.
+        """*now_ms* is the wall clock; *monotonic_s* measures how long a lane is stuck. *opened*:
+        what it keeps. *is_inner*: as `Build` has it.
 
         Raises CannotStart, SpoolError, OSError; what was opened by then is closed again.
         """
         stack = AsyncExitStack()
         try:
             tls, tracer = open_tls(config, now_ms), tracer_of(config.telemetry)
-            build = Build(config, stack, Stop(), now_ms, monotonic_s, tls, tracer)
-            stores = await open_stores(build)
+            build = Build(config, stack, Stop(), now_ms, monotonic_s, tls, tracer, is_inner)
+            stores = await opened(build)
             delivering = await start_delivering(build, stores)
             gate, senders = build_gate(config, stores.keys), stores.senders.senders
             receiver = build_receiver(
@@ -67,6 +71,9 @@ class Gateway:
             await stack.aclose()
             raise
         return cls(build, stores, delivering, watching, listening)
+
+    def lanes_at_start(self) -> Mapping[str, LaneStatus]:
+        return self.status.lanes()
 
     async def stop(self) -> None:
         await self._build.stack.aclose()

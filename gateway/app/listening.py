@@ -179,7 +179,7 @@ async def bound(
         admin=await bind(closing, "listen.admin", admin, config.listen.admin, None, OWNER_ONLY, admin_tls),
         service=None if service is None else TcpAddress("127.0.0.1", service.port),
     )
-    if ports.admin is not None:
+    if ports.admin is not None and not build.is_inner:
         files = build.tls["admin"].files if "admin" in build.tls else None
         build.stack.callback(announce_address(config.data_dir, ports.admin, files))
     receiver.http_at, receiver.grpc_at = port_of(ports.http), port_of(ports.grpc)

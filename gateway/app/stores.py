@@ -1,5 +1,6 @@
 """What a gateway keeps: the records of spool.db, and all that is in control.db."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.access.store import KeyStore
@@ -9,6 +10,7 @@ from gateway.common.storage.database import Database
 from gateway.config.model import refuse_open_intake
 from gateway.fleet.devices.store import DeviceStore
 from gateway.fleet.senders.store import KeptSenders
+from gateway.observability.metrics import CellStatus
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
@@ -73,6 +75,8 @@ class Stores:
     sums: SumHome
     follower: UsageFollower
     """Opened before anything is sent: what is delivered then stays until it is counted."""
+    cell: Callable[[], CellStatus] | None = None
+    """None for a gateway that counts alone."""
 
 
 async def open_stores(build: Build) -> Stores:

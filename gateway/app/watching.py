@@ -98,4 +98,5 @@ def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billin
         reader=ingest.intake.front.parser.reader.status,
         billing=lambda: None if billing is None else billing.status(),
         billing_relay=delivering.relay.status,
+        cell=stores.cell,
     )

@@ -6,13 +6,13 @@ import asyncio
 import json
 import logging
 import random
-import socket
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from gateway.cli.logging import configure_logging
 from gateway.cli.running import signalled
 from gateway.common.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE, PING_SCOPE, Fixed
 from gateway.common.event_loop import run as run_loop
+from gateway.common.free_port import free_port
 from gateway.common.wall_clock import wall_ms
 from gateway.pipeline.delivery.embedded import READ_KEY_FILE
 from gateway.stores.sqlite.keys import offline_keys
@@ -49,11 +50,13 @@ class Node:
         self.name = name
         self.data_dir = folder / name
         self.data_dir.mkdir(mode=0o700)
-        self.port = _free_port()
+        self.port = free_port()
         self._config = folder / f"{name}.yaml"
         self._ports = folder / f"{name}.ports.json"
         self._log = folder / f"{name}.log"
         self._process: asyncio.subprocess.Process | None = None
+        self.ports: Mapping[str, Any] = {}
+        """By listener, once it is ready."""
         any_port = "127.0.0.1:0"
         listen = {"http": f"127.0.0.1:{self.port}", "grpc": "off", "admin": any_port, "service": any_port}
         settings = {"data_dir": str(self.data_dir), "listen": listen, "counting": SETTLE, **config}
@@ -63,10 +66,13 @@ class Node:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def command(self) -> Sequence[str]:
+        return ("run", "--config", str(self._config))
+
     async def start(self) -> Mapping[str, Any]:
         """Start, and wait until it is ready; its addresses by listener. Raises ClickException."""
         self._ports.unlink(missing_ok=True)
-        command = ("run", "--config", str(self._config), "--ports-file", str(self._ports))
+        command = (*self.command(), "--ports-file", str(self._ports))
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "gateway.cli.main", *command, stdout=log, stderr=log
@@ -79,40 +85,53 @@ class Node:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise click.ClickException(f"{self.name} was not ready after {READY_S:.0f} s") from None
+        self.ports = ports
         return ports
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     async def end(self, *, killed: bool = False) -> None:
         """Stop it, or kill it, and wait for its end; nothing where it does not run."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self.runs:
             self._process.kill() if killed else self._process.terminate()
             await self._process.wait()
 
 
 class Balancer:
-    """Metrics go to the first gateway, each other request to one of the others, drawn at random; to
-    another one where that does not answer. So none sees both the calls of a sender and its metrics.
+    """Each request goes to a gateway drawn at random; to another one where that does not answer.
+    With *metrics_apart* metrics go to the first, everything else to the others: so none sees both
+    the calls of a sender and its metrics.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, edges: Sequence[Node]) -> None:
+    def __init__(self, session: aiohttp.ClientSession, edges: Sequence[Node], *, metrics_apart: bool) -> None:
         self._session = session
-        self._edges = edges
+        self._edges, self._metrics_apart = edges, metrics_apart
         self.taken: Counter[str] = Counter()
         """Edge -> requests that it answered."""
 
     async def pass_on(self, request: web.Request) -> web.Response:
         body = await request.read()
         headers = {name: value for name, value in request.headers.items() if name.startswith("Content-")}
-        first, *others = self._edges
-        others = random.sample(others, len(others))
-        for edge in (first, *others) if request.path == "/v1/metrics" else (*others, first):
+        for edge in self._order(request.path):
             try:
                 async with self._session.post(f"{edge.url}{request.path}", data=body, headers=headers) as answer:
                     content = await answer.read()
             except aiohttp.ClientError:
                 continue
+            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                continue
             self.taken[edge.name] += 1
             return web.Response(body=content, status=answer.status, content_type=answer.content_type)
-        return web.Response(status=503, headers={"Retry-After": "1"})
+        return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+
+    def _order(self, path: str) -> list[Node]:
+        if not self._metrics_apart:
+            return random.sample(self._edges, len(self._edges))
+        first, *others = self._edges
+        others = random.sample(others, len(others))
+        return [first, *others] if path == "/v1/metrics" else [*others, first]
 
 
 def run_edges_demo(edges: int, *, outage_s: float, keep: bool) -> int:
@@ -142,15 +161,15 @@ async def _run(folder: Path, n: int, outage_s: float, stack: AsyncExitStack, *, 
     ports = await hub.start()
     await asyncio.gather(*(edge.start() for edge in edges))
     session = await stack.enter_async_context(aiohttp.ClientSession())
-    balancer = Balancer(session, edges)
-    url = await _listening(balancer, stack)
+    balancer = Balancer(session, edges, metrics_apart=True)
+    url = await listening(balancer, stack)
     click.echo(f"{n} gateways in front of a hub, with one key of the hub")
     click.echo("metrics go to edge-1, spans of the same calls to one of the others at random")
     rounds = await _traffic(url, hub, edges, outage_s)
     ports = _read(folder / "hub.ports.json") or ports
     service_url, read_key = f"http://127.0.0.1:{ports['service']}", (hub.data_dir / READ_KEY_FILE).read_text().strip()
     click.echo("waiting until everything is at the service …")
-    summary = await _arrived(service_url, read_key, rounds)
+    summary = await arrived(service_url, read_key, rounds)
     requests = ", ".join(f"{edge.name} {balancer.taken[edge.name]}" for edge in edges)
     click.echo(f"requests: {requests}")
     ok = show_calls(summary, rounds)
@@ -165,7 +184,7 @@ async def _run(folder: Path, n: int, outage_s: float, stack: AsyncExitStack, *, 
 async def _traffic(url: str, hub: Node, edges: Sequence[Node], outage_s: float) -> int:
     """Send while an edge is killed and the hub is stopped; how many rounds of the samples."""
     is_over = asyncio.Event()
-    sending = asyncio.create_task(_send(url, is_over))
+    sending = asyncio.create_task(send_until(url, is_over))
     await asyncio.sleep(STEADY_S)
     click.echo(f"{edges[-1].name} is killed (SIGKILL)")
     await edges[-1].end(killed=True)
@@ -182,7 +201,8 @@ async def _traffic(url: str, hub: Node, edges: Sequence[Node], outage_s: float) 
     return await sending
 
 
-async def _send(url: str, is_over: asyncio.Event) -> int:
+async def send_until(url: str, is_over: asyncio.Event) -> int:
+    """Send the samples again and again; how many rounds."""
     rounds = 0
     while not is_over.is_set():
         started_s = time.monotonic()
@@ -192,7 +212,7 @@ async def _send(url: str, is_over: asyncio.Event) -> int:
     return rounds
 
 
-async def _arrived(service_url: str, read_key: str, rounds: int) -> Mapping[str, Any]:
+async def arrived(service_url: str, read_key: str, rounds: int) -> Mapping[str, Any]:
     """What the service has once all that was sent is there, or after `ARRIVED_S`; then a little
     later, for what would come twice.
     """
@@ -205,13 +225,13 @@ async def _arrived(service_url: str, read_key: str, rounds: int) -> Mapping[str,
     return await calls_summary(service_url, read_key)
 
 
-async def _listening(balancer: Balancer, stack: AsyncExitStack) -> str:
+async def listening(balancer: Balancer, stack: AsyncExitStack) -> str:
     app = web.Application(client_max_size=1 << 26)
     app.router.add_post("/{path:.*}", balancer.pass_on)
     runner = web.AppRunner(app)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    port = _free_port()
+    port = free_port()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     return f"http://127.0.0.1:{port}"
 
@@ -223,10 +243,3 @@ def _read(ports_file: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

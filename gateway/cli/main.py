@@ -119,7 +119,8 @@ def healthcheck(config_file: Path | None, data_dir: Path | None, is_alive_enough
     show_default=True,
     help="With --edges: how many seconds the hub is stopped.",
 )
-def demo(keep: bool, edges: int | None, outage: float) -> None:  # noqa: FBT001 a flag of the command line
+@click.option("--cluster", is_flag=True, help="Three gateways that count as one, on a Postgres with two standbys.")
+def demo(keep: bool, edges: int | None, outage: float, cluster: bool) -> None:  # noqa: FBT001 flags of the command line
     """Send sample calls through a gateway and show the result.
 
     The gateway is one of the demo's own, on free ports and in a temporary directory.
@@ -128,6 +129,7 @@ def demo(keep: bool, edges: int | None, outage: float) -> None:  # noqa: FBT001 
     """
     try:
         from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
+        from gateway.cli.demo_cluster import run_cluster_demo  # noqa: PLC0415 as above
         from gateway.cli.demo_edges import run_edges_demo  # noqa: PLC0415 as above
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("opentelemetry"):
@@ -137,6 +139,8 @@ def demo(keep: bool, edges: int | None, outage: float) -> None:  # noqa: FBT001 
             " pip install 'ai-telemetry-gateway[demo]'"
         ) from missing
 
+    if cluster:
+        sys.exit(run_cluster_demo(keep=keep))
     sys.exit(run_demo(keep=keep) if edges is None else run_edges_demo(edges, outage_s=outage, keep=keep))
 
 

@@ -75,8 +75,20 @@ class Subject(NamedTuple, Generic[S_co]):
     """Holds the lock of the data directory. Raises SpoolLocked."""
 
 
+IN_DATABASE: Final = (
+    "with store.type postgres everything is in the database, and this needs a running gateway: start it, or name one's"
+    " data directory with --data-dir"
+)
+
+
 @asynccontextmanager
 async def _keys(files: KeyFiles, config: Config) -> AsyncIterator[KeyRequests]:
+    if files is INBOUND and config.store.type == "postgres":
+        from gateway.app.cell.home import keys_of_cell  # noqa: PLC0415 - psycopg is an extra
+
+        async with keys_of_cell(config, wall_ms) as store:
+            yield KeyRequests(store, operators=operators_of(config))
+        return
     async with offline_keys(config.data_dir, files, wall_ms) as store:
         yield KeyRequests(store, operators=operators_of(config))
 
@@ -249,13 +261,17 @@ async def ask(
     Where *makes_files*, the data directory and the subject's file are made if they are missing;
     else a directory without the file is reported, since it is likely the wrong one.
     """
-    if not makes_files and not _holds(config.data_dir, subject.file):
-        raise click.ClickException(
-            f"{config.data_dir} holds no {subject.what}: name the gateway's with --data-dir or --config"
-        )
     try:
+        if not makes_files and not _holds(config.data_dir, subject.file):
+            refuse_locked(config.data_dir)
+            raise click.ClickException(
+                f"{config.data_dir} holds no {subject.what}: name the gateway's with --data-dir or --config"
+            )
         if makes_files:
             make_data_dir(config.data_dir)
+        if config.store.type == "postgres" and subject is not KEYS:
+            refuse_locked(config.data_dir)
+            raise click.ClickException(IN_DATABASE)
         async with subject.open(config) as store:
             call = operation.call(path=path, query=query, fields=body)
             return dict(await operation.handler(store, call) or {})
@@ -273,6 +289,12 @@ async def ask(
         OSError,
     ) as error:
         raise click.ClickException(with_remedy(error)) from error
+
+
+def refuse_locked(data_dir: Path) -> None:
+    """Raises SpoolLocked while a gateway runs there."""
+    if _holds(data_dir, ""):
+        DataLock(data_dir).close()
 
 
 def _holds(data_dir: Path, file: str) -> bool:

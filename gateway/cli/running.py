@@ -6,9 +6,9 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import structlog
@@ -35,12 +35,37 @@ from gateway.config.model import Config, TlsOptions
 from gateway.config.values import Address, TcpAddress, parse_address
 from gateway.local_service.misbehave import Misbehave
 from gateway.local_service.service import Service
+from gateway.observability.metrics import LaneStatus
 from gateway.pipeline.delivery.embedded import READ_KEY_FILE, prepare_keys
 from spool.data_dir import make_data_dir
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 
 log = structlog.get_logger()
+
+
+class AnyGateway(Protocol):
+    """A gateway alone, or one of a cell."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def ports(self) -> Ports: ...
+
+    @property
+    def stop_wanted(self) -> asyncio.Event: ...
+
+    @property
+    def stop_reason(self) -> str | None: ...
+
+    def lanes_at_start(self) -> Mapping[str, LaneStatus]:
+        """The lanes that it has; none for one of a cell, which may not own it."""
+
+    def reload(self, config: Config) -> list[str]: ...
+
+    async def stop(self) -> None: ...
+
 
 LOOK_FOR_REPEATS_S = 10.0
 NOT_RELOADED = "not reloaded: the configuration before stays"
@@ -93,7 +118,7 @@ async def _gateway_until_signal(
     if RELOAD is not None:
         on_signal(RELOAD, hung_up.set)
     log_starting()
-    gateway, manager = await Gateway.start(config), ServiceManager()
+    gateway, manager = await start_gateway(config), ServiceManager()
     ports = gateway.ports
     stop_on_signals(gateway.stop_wanted)
     try:
@@ -124,6 +149,21 @@ async def _gateway_until_signal(
         raise CannotGoOn(gateway.stop_reason)
 
 
+async def start_gateway(config: Config) -> AnyGateway:
+    """Alone on the files of its data directory, or as one of a cell. Raises CannotStart,
+    SpoolError, OSError, and what a database raises.
+    """
+    if config.store.type == "sqlite":
+        return await Gateway.start(config)
+    try:
+        from gateway.app.cell.member import CellGateway  # noqa: PLC0415 - psycopg is an extra
+    except ImportError as error:
+        raise CannotStart(
+            f"store.type: postgres needs {error.name}: pip install 'ai-telemetry-gateway[postgres]'"
+        ) from error
+    return await CellGateway.start(config)
+
+
 def log_starting() -> None:
     """The first line: what runs, and how to get the other reader."""
     log.info(
@@ -136,10 +176,10 @@ def log_starting() -> None:
     )
 
 
-def log_start(gateway: Gateway, config_file: Path | None) -> None:
+def log_start(gateway: AnyGateway, config_file: Path | None) -> None:
     """What runs, with which configuration, where it listens, and the lanes with why one is off."""
     config, ports = gateway.config, gateway.ports
-    lanes = gateway.status.lanes()
+    lanes = gateway.lanes_at_start()
     log.info(
         "gateway started",
         version=release(),
@@ -169,7 +209,7 @@ def echo_addresses(config: Config, ports: Ports) -> None:
 
 
 async def reload_on(
-    hung_up: asyncio.Event, gateway: Gateway, read_again: Callable[[], Config], manager: ServiceManager
+    hung_up: asyncio.Event, gateway: AnyGateway, read_again: Callable[[], Config], manager: ServiceManager
 ) -> None:
     """Reload the configuration each time that *hung_up* is set; a bad one changes nothing."""
     while True:

@@ -303,6 +303,57 @@ class SpoolOptions(Options):
     quarter of it is free besides."""
 
 
+class Internal(Options):
+    """Where the owner of a cell listens for its other gateways."""
+
+    http: AddressOption = TcpAddress("127.0.0.1", 0)
+    """Events, unit cost and devices, which the owner takes."""
+    admin: AddressOption = TcpAddress("127.0.0.1", 0)
+    """The page and the admin API."""
+
+    @field_validator("http", "admin")
+    @classmethod
+    def over_tcp(cls, value: Address) -> Address:
+        if not isinstance(value, TcpAddress):
+            raise ValueError("host:port is needed: gateways of other machines connect there")  # noqa: TRY004 - pydantic's own way
+        return value
+
+
+class Store(Options):
+    """Where everything is kept."""
+
+    type: Literal["sqlite", "postgres"] = "sqlite"
+    """`sqlite`: in files of `data_dir`, by one gateway. `postgres`: in a database that several
+    gateways count in as one, a cell."""
+    dsn: str = ""
+    """libpq's: `host=db1,db2 dbname=telemetry user=gateway sslmode=verify-full`, or a URL;
+    without a password."""
+    password: SecretOption | None = Field(default=None, repr=False)
+    cell: str = Field(default="default", pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    """The schema `cell_<name>` has it."""
+    durability: Literal["quorum", "storage"] = "quorum"
+    """`quorum`: a commit is on synchronous standbys when it is answered. `storage`: the storage
+    below the database is replicated (Aurora, RDS Multi-AZ)."""
+    lease_s: DurationS = Field(default=5.0, alias="lease", ge=1, le=60)
+    """How long an owner that fell silent keeps the cell."""
+    connections: int = Field(default=4, ge=1, le=64)
+    """Of each gateway to the database, for what it takes, and as many for the rest."""
+    secret: SecretOption | None = Field(default=None, repr=False)
+    """The same on all gateways of the cell: tokens and keys of hashes in `data_dir` are made of it.
+    None: the files are, and must be, the same."""
+    internal: Internal = Internal()
+
+    @model_validator(mode="after")
+    def a_database_for_postgres(self) -> Self:
+        if self.type == "postgres" and not self.dsn:
+            raise ValueError("dsn: store.type postgres needs the address of a database")
+        if self.type == "sqlite" and self.dsn:
+            raise ValueError("dsn: it is used with store.type postgres alone")
+        if re.search(r"password\s*=|://[^/@]*:[^/@]*@", self.dsn):
+            raise ValueError("dsn: it is shown in the log; give its password by store.password")
+        return self
+
+
 class UpstreamKey(Options):
     """One key of the service we send to, and what it grants:
     exactly one of `managed` and `scopes`.
@@ -697,6 +748,7 @@ class Config(Options):
     events: Events = Events()
     unit_cost: UnitCost = UnitCost()
     budgets: BudgetOptions = BudgetOptions()
+    store: Store = Store()
     spool: SpoolOptions = SpoolOptions()
     upstream: Upstream | None = None
     sources: dict[str, SourceOptions] = Field(default_factory=dict)
@@ -751,6 +803,17 @@ class Config(Options):
                     "unit_cost.operation: totals that each device replaces would wipe the others': leave it at sum, or give"
                     " this device a unit_cost.suffix of its own"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def a_cell_forwards(self) -> Self:
+        if self.store.type == "postgres":
+            if self.upstream is None:
+                raise ValueError(
+                    "upstream.base_url: with store.type postgres there is no local service: name the upstream"
+                )
+            if self.profile == "device":
+                raise ValueError("store.type: a device keeps its data in files; leave it at sqlite")
         return self
 
     @property

@@ -78,6 +78,34 @@ class SpoolStatus(TypedDict):
     """Left on its disk, beside the reserve."""
 
 
+class CellMember(TypedDict):
+    name: str
+    """Of its machine."""
+    release: str
+    owns: bool
+    alive: bool
+    """Whether it was seen in the last 10 s."""
+    up_s: float
+    silent_s: float
+
+
+class CellStatus(TypedDict):
+    """The part `cell` of /v2/status."""
+
+    owner: str | None
+    """Name of the machine whose gateway counts; null between two owners."""
+    epoch: Count
+    why: str
+    """How it came to this owner: `start`, `released` (the one before stopped) or `expired` (it fell
+    silent)."""
+    since_s: float | None
+    members: Sequence[CellMember]
+    journal_bytes: Count
+    """Room that the journal takes."""
+    behind: bool
+    """Whether more waits in the journal than is counted at once."""
+
+
 class Edge(TypedDict):
     received: Count
     kept: Count
@@ -117,6 +145,8 @@ class Status(TypedDict):
     """Lane -> what became of dead letters and of delivered records that were sent again."""
     refused: NotRequired[Sequence[RefusedStatus]]
     """Refused requests of senders since the start, the latest first."""
+    cell: NotRequired[CellStatus]
+    """Where several gateways count as one (`store.type: postgres`)."""
     devices: NotRequired["DeviceStatus"]
     reader: NotRequired[ReaderStatus]
     upstream: NotRequired["UpstreamStatus"]

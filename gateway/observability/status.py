@@ -13,6 +13,7 @@ from gateway.fleet.devices.store import DeviceStore
 from gateway.observability.dead_letters import reason_figures, resend_figures
 from gateway.observability.devices import device_status, edge_with, lane_with
 from gateway.observability.metrics import (
+    CellStatus,
     LaneShown,
     LaneStatus,
     SpoolStatus,
@@ -60,6 +61,8 @@ class StatusReport:
     billing: Callable[[], BillingStatus | None]
     """None where no billing connection is configured."""
     billing_relay: Callable[[], Sequence[BillingRelayStatus]]
+    cell: Callable[[], CellStatus] | None = None
+    """None for a gateway that counts alone."""
 
     def __call__(self) -> Status:
         devices, dead_letters = self.devices.figures, self.spool.dead_letter_summary()
@@ -87,6 +90,8 @@ class StatusReport:
         }
         if self.file is not None:
             status["quarantine"] = quarantine_status(self.file)
+        if self.cell is not None:
+            status["cell"] = self.cell()
         return status
 
     def lanes(self) -> dict[str, LaneStatus]:

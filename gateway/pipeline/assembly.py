@@ -186,19 +186,25 @@ def build_intake(
 
     Without *worker* every payload is parsed in this process.
     """
-    rules = ParseRules(prices, settler.aggregates.settings.prefer_metrics, sources_with(generic_mapping(config)))
-    users = UserPolicy(config.attributes.user, secrets.user)
-    context = Context(
+    parser, context = Parser(parse_rules(config, prices), worker), base_context(config, secrets, own_device)
+    front = Front(spool, Core(spool, settler), parser, now_ms=now_ms, context=context, devices=devices)
+    return GatewayIntake(spool, front, metering, devices)
+
+
+def parse_rules(config: Config, prices: Prices) -> ParseRules:
+    return ParseRules(prices, metrics_settings(config).prefer_metrics, sources_with(generic_mapping(config)))
+
+
+def base_context(config: Config, secrets: Secrets, own_device: str | None) -> Context:
+    """What is the same for all payloads."""
+    return Context(
         0,
         "",
-        users=users,
+        users=UserPolicy(config.attributes.user, secrets.user),
         machines=Machines(secrets.machine),
         own_device=own_device,
         limits=config.limits.of_parsing,
     )
-    core = Core(spool, settler)
-    front = Front(spool, core, Parser(rules, worker), now_ms=now_ms, context=context, devices=devices)
-    return GatewayIntake(spool, front, metering, devices)
 
 
 def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> WorkerClient | None:

@@ -39,13 +39,13 @@ class GatewayIntake:
         self,
         spool: IntakeStore,
         front: Front,
-        metering: Metering,
+        metering: Metering | None,
         devices: DeviceIntake | None = None,
     ) -> None:
-        """Without *devices* none is kept here: their routes are not found."""
+        """Without *metering* or *devices* none is kept here: their routes are not found."""
         self._spool = spool
         self.front = front
-        self._metering = metering
+        self._metered = metering
         self._devices = devices
 
     async def traces(self, body: bytes, *, json: bool, sender: Sender) -> Receipt:
@@ -117,6 +117,12 @@ class GatewayIntake:
     async def _take(self, format_: str, payload: Payload, sender: Sender) -> Receipt:
         taken = await self.front.put(payload, sender)
         return receipt_of(format_, len(payload.body), taken, is_new=payload.first_line == 1)
+
+    @property
+    def _metering(self) -> Metering:
+        if self._metered is None:
+            raise NotFound("usage events and unit cost are not kept here")
+        return self._metered
 
     @property
     def _known_devices(self) -> DeviceIntake:

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.bodies import Shape, Template
 from gateway.common.native import VARIABLE
 from gateway.common.release import commit, release
+from gateway.observability.cell import CELL_NAMES
 from tests.support.gateway_process import GatewayProcess
 from tests.support.grpc_calls import TRACES
 from tests.support.promtool import needs_promtool, promtool
@@ -93,6 +94,10 @@ def test_each_send_is_timed_and_its_answer_counted(families: dict[str, Metric]) 
     assert count_of(families["telemetry_gateway_send_duration_seconds"], lane="ai_telemetry") == sent
 
 
+CELL_METRICS = {name.name + "_total" * (name.kind == "counter"): name.kind for name in CELL_NAMES}
+"""Of gateways of a cell: `tests/e2e/test_cell.py` finds each."""
+
+
 def test_both_processes_are_measured(gateway: GatewayProcess, families: dict[str, Metric]) -> None:
     (own,) = families["process_resident_memory_bytes"].samples
     (parser,) = families["telemetry_gateway_parser_process_resident_memory_bytes"].samples
@@ -117,6 +122,11 @@ def test_every_metric_is_documented_with_its_type_and_no_other(families: dict[st
     metrics = [row for row in rows if row[1] in {"counter", "gauge", "histogram"}]
     documented = {name: row[1] for row in metrics for name in re.findall(r"`(\w+)`", row[0])}
     parser = "telemetry_gateway_parser_"
-    assert documented == {
-        name.removeprefix(parser) if name.startswith(parser) else name: family.type for name, family in families.items()
-    }
+    assert (
+        documented
+        == {
+            name.removeprefix(parser) if name.startswith(parser) else name: family.type
+            for name, family in families.items()
+        }
+        | CELL_METRICS
+    )

@@ -166,6 +166,13 @@ class PostgresCell:
 
         await self._database.commit(note)
 
+    async def own_host(self) -> str:
+        """The address by which the database sees this process; loopback where both are on one
+        machine.
+        """
+        row = await self._database.read(lambda c: c.execute("SELECT host(inet_client_addr())").fetchone())
+        return "127.0.0.1" if row is None or row[0] is None else str(row[0])
+
     async def leave(self) -> None:
         """This process is no member any more."""
         await self._database.commit(lambda c: c.execute("DELETE FROM member WHERE id = ?", (self._itself.id,)))

@@ -1,0 +1,82 @@
+"""The part of a gateway of a cell that takes telemetry: it is read and priced here, kept in the
+journal, and answered. Whatever else senders ask goes to the owner.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.access.store import KeyStore
+from gateway.app.building import Build
+from gateway.common.contract.journal import JournalStore
+from gateway.common.native import NATIVE
+from gateway.config.model import Config
+from gateway.fleet.senders.noting import NotingSenders
+from gateway.pipeline.assembly import base_context, build_worker, parse_rules, read_secrets
+from gateway.pipeline.front import Front
+from gateway.pipeline.intake import GatewayIntake
+from gateway.pipeline.journal.edge import Edge
+from gateway.pipeline.parsing.parser import Parser
+from gateway.serve.assembly import build_gate, build_receiver, open_routes
+from gateway.serve.authenticator import KeyAuthenticator
+from gateway.serve.body import BodyLimits
+from gateway.serve.cors import Cors
+from gateway.serve.http.billing_drops import billing_drop_routes
+from gateway.serve.http.forwarded import budget_state_route, liveness_route
+from gateway.serve.http.to_owner import OwnerClient, routes_of_edge
+from gateway.serve.receiver import Receiver
+from gateway.serve.routes import Route, RouteTable
+from gateway.usage.pricing.watch import PriceFileWatch, open_prices
+
+NOT_HERE: Final[Any] = None
+"""For routes of which the edge uses path, scope and wording alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeParts:
+    edge: Edge
+    intake: GatewayIntake
+    receiver: Receiver
+    price_file: PriceFileWatch | None
+    further: list[Route]
+    owner: OwnerClient
+
+    async def not_ready(self) -> str | None:
+        """Why data cannot be kept now; None where it can."""
+        return self.edge.fault
+
+    def routes(self, config: Config) -> tuple[RouteTable, BodyLimits, Cors]:
+        """As `open_routes`, of an edge."""
+        table, limits, cors = open_routes(config, self.intake, self.further)
+        return RouteTable(routes_of_edge(table.routes, self.owner), config.http.base_path), limits, cors
+
+
+async def start_edge(build: Build, journal: JournalStore, keys: KeyStore, owner: OwnerClient) -> EdgeParts:
+    """Raises CannotStart."""
+    config = build.config
+    senders = NotingSenders(build.now_ms)
+    edge = Edge(journal, senders, max_bytes=config.spool.max_bytes)
+    build.stack.push_async_callback(edge.close)
+    await edge.measure()
+    build.run(edge.run(), "journal")
+    prices, price_file = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
+    secrets = read_secrets(config)
+    worker = build_worker(config, secrets, None)
+    if worker is not None:
+        worker.start() if NATIVE is None else worker.start_later()
+        build.stack.push_async_callback(worker.stop)
+    parser, context = Parser(parse_rules(config, prices), worker), base_context(config, secrets, None)
+    front = Front(edge, edge, parser, now_ms=build.now_ms, context=context)
+    intake = GatewayIntake(edge, front, None)
+    receiver = build_receiver(config, intake, build_gate(config, keys), now_ms=build.now_ms, senders=senders)
+    parts = EdgeParts(edge, intake, receiver, price_file, further_routes(keys), owner)
+    receiver.use(*parts.routes(config))
+    return parts
+
+
+def further_routes(keys: KeyStore) -> list[Route]:
+    reading = KeyAuthenticator(keys)
+    return [
+        liveness_route(NOT_HERE, reading),
+        budget_state_route(NOT_HERE, reading),
+        *billing_drop_routes(NOT_HERE),
+    ]

@@ -1,0 +1,100 @@
+"""One running gateway of a cell."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Self
+
+from gateway.app.building import Build, Stop, open_tls
+from gateway.app.cell.edge import EdgeParts, start_edge
+from gateway.app.cell.home import CellHome, open_home
+from gateway.app.cell.owning import Owning
+from gateway.app.cell.serving import bound
+from gateway.app.cell.stores import open_owned
+from gateway.app.delivering import NOTE_ACCESS_S
+from gateway.app.listening import Ports
+from gateway.common.maintenance import Maintained, maintain
+from gateway.common.tls import LOOK_EVERY_S
+from gateway.common.wall_clock import wall_ms
+from gateway.config.changes import changed, with_changes
+from gateway.config.model import Config
+from gateway.observability.metrics import LaneStatus
+from gateway.operate.session import open_access
+from gateway.serve.http.to_owner import OwnerClient
+
+
+class CellGateway:
+    """`start` makes one in a running loop; `stop` it in the same."""
+
+    def __init__(self, build: Build, home: CellHome, parts: EdgeParts, owning: Owning, ports: Ports) -> None:
+        self.config, self.ports, self.owning, self.keys = build.config, ports, owning, home.keys
+        """As `Gateway` has them."""
+        self.receiver, self.edge = parts.receiver, parts.edge
+        self._build, self._parts = build, parts
+
+    @classmethod
+    async def start(
+        cls,
+        config: Config,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> Self:
+        """As `Gateway.start`. Raises DatabaseUnavailable and PepperMismatch too."""
+        stack = AsyncExitStack()
+        try:
+            build = Build(config, stack, Stop(), now_ms, monotonic_s, open_tls(config, now_ms), None)
+            home = await open_home(build)
+            access = open_access(config.data_dir, config.metrics_token)
+            owning = Owning(build, home.cell, home.journal, partial(open_owned, home))
+            senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
+            for client in (senders, operators):
+                stack.push_async_callback(client.close)
+            parts = await start_edge(build, home.journal, home.keys, senders)
+            ports = await bound(build, parts, owning, home.keys, access, operators)
+            build.run(owning.run(), "owner of the cell")
+            build.run(maintain(upkeep(build, home, parts)), "maintenance")
+        except BaseException:
+            await stack.aclose()
+            raise
+        return cls(build, home, parts, owning, ports)
+
+    def lanes_at_start(self) -> Mapping[str, LaneStatus]:
+        """The owner has lanes, which says so when it owns the cell."""
+        return {}
+
+    async def stop(self) -> None:
+        await self._build.stack.aclose()
+
+    @property
+    def stop_wanted(self) -> asyncio.Event:
+        """As `Gateway` has it."""
+        return self._build.stop.wanted
+
+    @property
+    def stop_reason(self) -> str | None:
+        return self._build.stop.reason
+
+    def reload(self, config: Config) -> list[str]:
+        """As `Gateway.reload`."""
+        running = with_changes(self.config, config)
+        self.owning.reload(running)
+        self.receiver.use(*self._parts.routes(running))
+        for tls in self._build.tls.values():
+            tls.reload()
+        if self._parts.price_file is not None:
+            self._parts.price_file.reload()
+        self.config = running
+        return changed(running, config)
+
+
+def upkeep(build: Build, home: CellHome, parts: EdgeParts) -> list[Maintained]:
+    """What is to be done now and then."""
+    maintained = [Maintained("keys", home.keys.flush_last_accessed, every_s=NOTE_ACCESS_S)]
+    if parts.price_file is not None:
+        maintained.append(Maintained("prices", parts.price_file.run_maintenance))
+    return maintained + [
+        Maintained(f"tls.{name}", tls.run_maintenance, LOOK_EVERY_S) for name, tls in build.tls.items()
+    ]

@@ -1,0 +1,213 @@
+"""The part of a gateway of a cell that may own it: while it has the lease, a whole gateway runs on
+the database, and counts what the edges keep in the journal.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Final
+
+import structlog
+
+from gateway.app.building import Build
+from gateway.app.gateway import Gateway
+from gateway.app.stores import Stores
+from gateway.common.contract.errors import CannotStart
+from gateway.common.contract.journal import JournalStore
+from gateway.common.storage.errors import DatabaseUnavailable
+from gateway.common.traceback_summary import places
+from gateway.config.model import Config, Tls
+from gateway.config.values import Address, TcpAddress
+from gateway.observability.metrics import CellMember, CellStatus
+from gateway.pipeline.journal.owner import JournalReader, OwnerSpool
+from gateway.stores.postgres.cell import Member, Owner, Ownership, PostgresCell, Taken
+from spool.errors import SpoolError
+
+log = structlog.get_logger()
+
+LOOK_S: Final = 0.5
+"""How often it is looked who owns the cell."""
+START_AGAIN_S: Final = 5.0
+"""After a start as the owner that failed, others go first."""
+WILDCARDS: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - they are recognised, not bound
+
+Opened = Callable[
+    [Callable[[], CellStatus], Build, Ownership, Callable[[], None]], Awaitable[tuple[Stores, OwnerSpool]]
+]
+"""(the cell's status, build, the right to write, what is called when that is lost) -> what the
+owner keeps."""
+
+
+class Owning:
+    """Use on the event loop's thread; `run` it until the gateway stops."""
+
+    def __init__(self, build: Build, cell: PostgresCell, journal: JournalStore, opened: Opened) -> None:
+        self._build, self._cell, self._journal, self._opened = build, cell, journal, opened
+        self._config, self._lease_s = inner_config(build.config), build.config.store.lease_s
+        self.gateway: Gateway | None = None
+        """While this process owns the cell."""
+        self.owns = False
+        """Whether other gateways reach it as the owner."""
+        self.reader: JournalReader | None = None
+        self.owner = Owner(0, None, "", None, is_alive=False, http=None, admin=None)
+        self.members: list[Member] = []
+        """As of the last look."""
+        self.journal_bytes = 0
+        self.takeovers = 0
+        """By this process."""
+
+    async def run(self) -> None:
+        """Look who owns the cell, and own it while nobody else does."""
+        while True:
+            try:
+                taken = await self._cell.take()
+                await self._look()
+                await self._cell.note_itself(None, None)
+            except DatabaseUnavailable as error:
+                log.warning("the cell cannot be asked", error=str(error))
+                taken = None
+            if taken is not None:
+                await self._own(taken)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        self.owner, self.members = await self._cell.owner(), await self._cell.members()
+        self.journal_bytes = await self._journal.waiting_bytes()
+
+    async def _own(self, taken: Taken) -> None:
+        """Own the cell until the lease is lost, or this task is cancelled."""
+        log.info("cell taken", epoch=taken.epoch, why=taken.why)
+        self.takeovers += 1
+        lost = asyncio.Event()
+        renewing = asyncio.create_task(self._renew(taken.epoch, lost), name="lease of the cell")
+        try:
+            await self._serve(taken, lost)
+        finally:
+            await _ended(renewing)
+            self.owner = self.owner._replace(member=None, http=None, admin=None, is_alive=False)
+            with suppress(DatabaseUnavailable):
+                await self._cell.release(taken.epoch)
+
+    async def _serve(self, taken: Taken, lost: asyncio.Event) -> None:
+        ownership = self._cell.ownership(taken.epoch)
+        spools: list[OwnerSpool] = []
+
+        async def opened(build: Build) -> Stores:
+            stores, spool = await self._opened(self.status, build, ownership, lost.set)
+            spools.append(spool)
+            return stores
+
+        began_s = time.monotonic()
+        try:
+            async with AsyncExitStack() as stack:
+                self.gateway = gateway = await self._started(opened)
+                stack.push_async_callback(self._stop)
+                self.reader = JournalReader(
+                    self._journal, gateway.intake.front, spools[0], gateway.receiver.outcomes.senders
+                )
+                reading = asyncio.create_task(self.reader.run(), name="counting of the journal")
+                stack.push_async_callback(_ended, reading)
+                await self._announce()
+                self.owns = True
+                log.info("cell owned", epoch=taken.epoch, took_s=round(time.monotonic() - began_s, 1))
+                await self._until(lost, gateway.stop_wanted)
+        except (CannotStart, SpoolError, DatabaseUnavailable, OSError) as error:
+            log.error("the cell could not be owned", epoch=taken.epoch, error=str(error))  # noqa: TRY400 - it says what to do
+            with suppress(DatabaseUnavailable):
+                await self._cell.release(taken.epoch)  # others go first
+            await asyncio.sleep(START_AGAIN_S)
+        if lost.is_set():
+            log.warning("cell lost", epoch=taken.epoch, why="another gateway took it, or the lease was not renewed")
+
+    async def _started(self, opened: Callable[[Build], Awaitable[Stores]]) -> Gateway:
+        build = self._build
+        return await Gateway.start(
+            self._config, now_ms=build.now_ms, monotonic_s=build.monotonic_s, opened=opened, is_inner=True
+        )
+
+    @staticmethod
+    async def _until(*events: asyncio.Event) -> None:
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    async def _stop(self) -> None:
+        gateway, self.gateway, self.reader, self.owns = self.gateway, None, None, False
+        assert gateway is not None  # noqa: S101 - it was started
+        try:
+            await gateway.stop()
+        except (SpoolError, DatabaseUnavailable, ExceptionGroup) as error:  # what a fenced owner would still write
+            log.info("the owner's last notes were not kept", error=type(error).__name__, at=places(error))
+
+    async def _announce(self) -> None:
+        """Where this owner listens for the other gateways."""
+        assert self.gateway is not None  # noqa: S101 - it was started
+        http, admin = [await self._reachable(each) for each in (self.gateway.ports.http, self.gateway.ports.admin)]
+        await self._cell.note_itself(http, admin)
+        await self._look()
+
+    async def _reachable(self, address: Address) -> str:
+        assert isinstance(address, TcpAddress)  # noqa: S101 - the configuration allows no other
+        host = await self._cell.own_host() if address.host in WILDCARDS else address.host
+        return str(TcpAddress(host, address.port))
+
+    def status(self) -> CellStatus:
+        """As the owner shows it."""
+        owner, names = self.owner, {each.id: each.name for each in self.members}
+        return {
+            "owner": None if owner.member is None else names.get(owner.member),
+            "epoch": owner.epoch,
+            "why": owner.why,
+            "since_s": owner.since_s,
+            "members": [member_status(each, owner) for each in self.members],
+            "journal_bytes": self.journal_bytes,
+            "behind": self.reader is not None and self.reader.is_behind,
+        }
+
+    def reload(self, config: Config) -> None:
+        """Raises KeyFault for a secret that cannot be read, with nothing changed."""
+        inner = inner_config(config)
+        if self.gateway is not None:
+            self.gateway.reload(inner)
+        self._config = inner
+
+    async def _renew(self, epoch: int, lost: asyncio.Event) -> None:
+        """A database that does not answer loses nobody the cell: its commits fail as well."""
+        while True:
+            await asyncio.sleep(self._lease_s / 5)
+            try:
+                if not await self._cell.renew(epoch):
+                    lost.set()
+                elif self.gateway is not None:
+                    await self._announce()
+            except DatabaseUnavailable as error:
+                log.warning("the lease could not be renewed", error=str(error))
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def member_status(member: Member, owner: Owner) -> CellMember:
+    return {
+        "name": member.name,
+        "release": member.release,
+        "owns": member.id == owner.member,
+        "alive": member.is_alive,
+        "up_s": member.up_s,
+        "silent_s": member.silent_s,
+    }
+
+
+def inner_config(config: Config) -> Config:
+    """Of the gateway that runs while this process owns the cell: other gateways are its senders."""
+    internal = config.store.internal
+    listen = config.listen.model_copy(
+        update={"http": internal.http, "grpc": None, "admin": internal.admin, "service": None}
+    )
+    return config.model_copy(update={"listen": listen, "tls": Tls()})

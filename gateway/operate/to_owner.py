@@ -1,0 +1,93 @@
+"""The admin listener of a gateway of a cell: its own probes and metrics, and everything else from
+the owner, which has the page and the API.
+"""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from gateway.common.contract.errors import Unauthenticated
+from gateway.operate.guard import host_guard
+from gateway.operate.pages import healthz
+from gateway.operate.session import AdminAccess
+from gateway.serve.answers import answer_for, kind_of
+from gateway.serve.http.to_owner import OwnerClient, end_to_end, no_owner
+from gateway.serve.ready_response import SERVER
+from gateway.serve.responses import json_error
+
+JSON: Final = "application/json"
+
+
+def member_app(
+    owner: OwnerClient,
+    access: AdminAccess,
+    registry: CollectorRegistry,
+    not_ready: Callable[[], Awaitable[str | None]],
+    *,
+    loopback: bool,
+) -> web.Application:
+    """*not_ready*: why this gateway cannot keep data now; None where it can. *loopback*: as
+    `admin_app` has it.
+    """
+
+    async def readyz(request: web.Request) -> web.Response:
+        reason = await not_ready()
+        if reason is None:
+            return web.Response(text="ready\n")
+        return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def metrics(request: web.Request) -> web.Response:
+        if not loopback and access.role_of(request) is None:
+            raise Unauthenticated("a token is needed, in the Authorization header")
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    async def from_owner(request: web.Request) -> web.StreamResponse:
+        """Piece by piece, for some answers are streams."""
+        body = request.content if request.can_read_body else None
+        try:
+            async with owner.request(request, body) as answer:
+                response = web.StreamResponse(status=answer.status, headers=end_to_end(answer.headers.items()))
+                await response.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await response.write(piece)
+                await response.write_eof()
+                return response
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise no_owner("it does not answer") from error
+
+    app = web.Application(middlewares=[_answering, host_guard(loopback=loopback, host_names=frozenset())])
+    app.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/metrics", metrics),
+            web.route("*", "/{path:.*}", from_owner),
+        ]
+    )
+    return app
+
+
+@web.middleware
+async def _answering(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors of this gateway, not of the owner, become answers here."""
+    try:
+        return await handler(request)
+    except web.HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001 - the one place where errors become answers; their text may quote data
+        answer = answer_for(error)
+        message = str(error) if answer.show_text else "an unforeseen error"
+        response = web.Response(
+            status=answer.status, body=json_error(message, kind_of(error)), headers={"Content-Type": JSON}
+        )
+        response.headers["Server"] = SERVER
+        if answer.retry_after_s is not None:
+            response.headers["Retry-After"] = str(answer.retry_after_s)
+        return response

@@ -1,0 +1,202 @@
+"""Several gateways on one Postgres count as one, whatever dies."""
+
+import json
+import threading
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.scenario import fetch
+from gateway.observability.cell import CELL_NAMES
+from tests.support.cell_processes import Cell, owns, running_cell, stopped
+from tests.support.commands import run_command
+from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.polling import wait_until_true
+from tests.support.postgres import needs_postgres
+from tests.support.spans import call_span
+
+pytestmark = needs_postgres
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Iterator[Cell]:
+    with running_cell(tmp_path) as running:
+        yield running
+
+
+def send(gateway: GatewayProcess, name: str) -> int:
+    """One call; the status, 0 where the gateway did not answer."""
+    try:
+        fetch(f"{gateway.intake_url}/v1/traces", method="POST", headers=PROTOBUF, body=call_span(name, (100, 20)))
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+    return 200
+
+
+class Traffic:
+    """Sends calls round robin until it is ended; a call that is not acknowledged goes to the next
+    gateway, so some are sent twice.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._ends = threading.Event()
+        self.acknowledged: list[str] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def wait_for(self, more: int) -> None:
+        wanted = len(self.acknowledged) + more
+        wait_until_true(lambda: len(self.acknowledged) >= wanted, what=f"{more} more calls")
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ends.is_set():
+            name = f"call {number}"
+            if (
+                send(self._cell.gateways[number % 3], name) == 200
+                or send(self._cell.gateways[(number + 1) % 3], name) == 200
+            ):
+                self.acknowledged.append(name)
+            number += 1
+
+
+def check_all_is_there_once(cell: Cell, traffic: Traffic) -> None:
+    cell.wait_until_delivered(len(traffic.acknowledged))
+    cell.owner()
+    status = cell.ask(cell.gateways[0], "/v2/status")
+    assert broken_identities(status) == []
+    records = cell.service.records()
+    names = [record["trace"]["span_id"] for record in records]
+    assert len(names) == len(set(names)) >= len(traffic.acknowledged)
+    assert {record["usage"]["input_tokens"] for record in records} == {100}
+
+
+def test_calls_of_all_gateways_are_counted_once(cell: Cell) -> None:
+    for gateway in cell.gateways:
+        assert send(gateway, "the same") == 200
+        assert send(gateway, f"of {gateway.data_dir}") == 200
+    cell.wait_until_delivered(4)
+    wait_until_true(lambda: cell.ask(cell.gateways[0], "/v2/status")["edge"]["received"] == 6, what="all counted")
+    edge = cell.ask(cell.gateways[1], "/v2/status")["edge"]
+    assert (edge["received"], edge["kept"], edge["duplicate"]) == (6, 4, 2)
+    assert len(cell.service.records()) == 4
+
+
+def test_an_owner_that_is_killed_loses_and_repeats_nothing(cell: Cell) -> None:
+    with Traffic(cell) as traffic:
+        traffic.wait_for(50)
+        owner = cell.owner()
+        owner.kill()
+        traffic.wait_for(50)
+        assert cell.owner() is not owner
+        owner.start()
+        traffic.wait_for(50)
+    check_all_is_there_once(cell, traffic)
+    shown = cell.ask(owner, "/v2/status")["cell"]
+    assert (shown["epoch"], shown["why"]) == (2, "expired")
+    assert len(shown["members"]) == 3
+
+
+def test_an_owner_that_was_stopped_for_longer_than_its_lease_changes_nothing_any_more(cell: Cell) -> None:
+    with Traffic(cell) as traffic:
+        traffic.wait_for(50)
+        owner = cell.owner()
+        with stopped(owner):
+            wait_until_true(lambda: any(owns(x) for x in cell.gateways if x is not owner), what="another owner")
+        traffic.wait_for(50)
+        wait_until_true(lambda: not owns(owner), what="an owner that noticed")
+    check_all_is_there_once(cell, traffic)
+    assert "cell lost" in owner.log.read_text()
+
+
+def test_a_gateway_that_stops_hands_the_cell_over(cell: Cell) -> None:
+    assert cell.owner().stop() == 0
+    assert cell.ask(cell.owner(), "/v2/status")["cell"]["why"] == "released"
+
+
+def test_events_unit_cost_and_devices_are_taken_at_any_gateway_and_known_again_at_another(cell: Cell) -> None:
+    cell.owner()
+    event = {
+        "event_id": "e1",
+        "type": "report.generated",
+        "title": "Report",
+        "source": "shop",
+        "time": "2026-01-05T12:00:00Z",
+    }
+    first, second, third = [httpx.post(f"{each.intake_url}/v1/events", json=event) for each in cell.gateways]
+    assert [each.status_code for each in (first, second, third)] == [202, 202, 202], first.text
+    assert [json.loads(each.text)["duplicate"] for each in (first, second, third)] == [0, 1, 1]
+    wait_until_true(lambda: len(cell.service.event_ids()) >= 1, what="the event at the service")
+    for n, gateway in enumerate(cell.gateways, 1):
+        beat = httpx.post(
+            f"{gateway.intake_url}/v1/devices/laptop-7/heartbeat",
+            json={"instance_id": "i-1", "sequence": n, "status": "active"},
+        )
+        assert beat.status_code == 202, beat.text
+    assert len(cell.service.event_ids()) == 1
+    listed = cell.ask(cell.gateways[2], "/v2/devices")["devices"]
+    assert [each["device_id"] for each in listed].count("laptop-7") == 1
+
+
+def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
+    cell.owner()
+    made = cell.ask(
+        cell.gateways[0], "/v2/keys", "POST", {"name": "checkout", "managed": ["send-ai-telemetry"], "confirmed": True}
+    )
+    headers = {**PROTOBUF, "Authorization": made["secret"]}
+
+    def status(gateway: GatewayProcess) -> int:
+        url, body = f"{gateway.intake_url}/v1/traces", call_span("keyed", (1, 1))
+        return httpx.post(url, headers=headers, content=body).status_code
+
+    for gateway in cell.gateways:
+        wait_until_true(lambda each=gateway: status(each) == 200, timeout_s=5, what="a key that is known")  # type: ignore[misc]  # the default binds the round's gateway
+    cell.ask(cell.gateways[1], f"/v2/keys/{made['id']}/disable", "POST", {})
+    for gateway in cell.gateways:
+        wait_until_true(lambda each=gateway: status(each) == 401, timeout_s=5, what="a key that is refused")  # type: ignore[misc]  # as above
+
+
+def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:
+    cell.owner()
+    assert send(cell.gateways[0], "for usage") == 200
+    cell.wait_until_delivered(1)
+    other = cell.others()[0]
+    wait_until_true(
+        lambda: '"calls": 1' in run_command(other, "usage", "--json", "--from", "2025-12-01").out,
+        what="usage by a command",
+    )
+
+
+def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too(cell: Cell) -> None:
+    owner, other = cell.owner(), cell.others()[0]
+    texts = [fetch(f"{each.admin_url}/metrics").decode() for each in (owner, other)]
+    families = [{family.name for family in text_string_to_metric_families(text)} for text in texts]
+    own = {name.name for name in CELL_NAMES}
+    assert own <= families[0] & families[1]
+    assert "telemetry_gateway_lane_records" in families[0] - families[1]
+    assert 'telemetry_gateway_cell_members{state="alive"} 3.0' in texts[1]
+
+
+def test_a_gateway_with_another_secret_is_refused(cell: Cell) -> None:
+    (cell.folder / "cell-secret").write_text("another secret that is long enough for a cell")
+    gateway = cell.gateways[0]
+    gateway.kill()
+    with pytest.raises(Exception, match=r"store\.secret"):
+        gateway.start()

@@ -1,0 +1,108 @@
+"""Gateways of one cell, each a process of its own, on Debian's Postgres and before the real local
+service.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scenario import fetch
+from tests.support.gateway_process import GatewayProcess
+from tests.support.polling import wait_until_true
+from tests.support.postgres import shared_server
+from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
+
+SECRET = "the secret of a cell of the tests, long enough"
+
+
+class Cell:
+    """Made by `running_cell`."""
+
+    def __init__(self, folder: Path, service: ServiceProcess, gateways: list[GatewayProcess]) -> None:
+        self.folder, self.service, self.gateways = folder, service, gateways
+
+    def owner(self) -> GatewayProcess:
+        """Waits until there is one."""
+        found: list[GatewayProcess] = []
+
+        def is_owned() -> bool:
+            found[:] = [each for each in self.gateways if each.is_running() and owns(each)]
+            return bool(found)
+
+        wait_until_true(is_owned, what="a gateway that owns the cell")
+        return found[0]
+
+    def others(self) -> list[GatewayProcess]:
+        owner = self.owner()
+        return [each for each in self.gateways if each is not owner and each.is_running()]
+
+    def ask(self, gateway: GatewayProcess, path: str, method: str = "GET", body: Any = None) -> Any:
+        """The admin API of *gateway*, as its operator."""
+        token = (gateway.data_dir / "admin-token").read_text().strip()
+        headers = {"Authorization": token, "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        answer = fetch(gateway.admin_url + path, method=method, headers=headers, body=data)
+        return json.loads(answer) if answer else None
+
+    def wait_until_delivered(self, calls: int) -> None:
+        """Wait until the service has so many records, and nothing waits any more."""
+
+        def is_there() -> bool:
+            return len(self.service.records()) >= calls
+
+        wait_until_true(is_there, what=f"{calls} records at the service")
+
+
+def owns(gateway: GatewayProcess) -> bool:
+    try:
+        return "telemetry_gateway_cell_owner 1.0" in fetch(f"{gateway.admin_url}/metrics").decode()
+    except OSError:
+        return False
+
+
+@contextmanager
+def running_cell(folder: Path, gateways: int = 3, **config: Any) -> Iterator[Cell]:
+    """*config*: as of `GatewayProcess`, of each."""
+    service = ServiceProcess(folder)
+    service.start()
+    assert service.port is not None
+    dsn = shared_server().dsn()
+    store = {
+        "type": "postgres",
+        "dsn": dsn,
+        "cell": f"t{os.urandom(6).hex()}",
+        "durability": "storage",
+        "lease": "1s",
+        "connections": 2,
+        "secret": f"${{file:{folder / 'cell-secret'}}}",
+    }
+    (folder / "cell-secret").write_text(SECRET)
+    upstream = service.upstream(service.port, UNIT_COST_SCOPES)
+    made = []
+    for number in range(gateways):
+        home = folder / f"gateway-{number}"
+        home.mkdir()
+        made.append(GatewayProcess(home, config={"store": store, "upstream": upstream, **config}))
+    try:
+        for gateway in made:
+            gateway.start()
+        yield Cell(folder, service, made)
+    finally:
+        for gateway in made:
+            if gateway.was_started:
+                gateway.kill()
+        service.kill()
+
+
+@contextmanager
+def stopped(gateway: GatewayProcess) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT when the block ends."""
+    os.kill(gateway.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(gateway.process.pid, signal.SIGCONT)
