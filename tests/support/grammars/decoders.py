@@ -105,6 +105,10 @@ EVENT = {
     "title": "a title", "source": "a source", "timestamp": "2026-01-05T10:00:00Z", "event_id": "e-00000000001",
     "filters": {"custom:Product": ["a"]}, "metadata": {"stream": "units", "value": "7", "element_name": "e"},
 }  # fmt: skip
+CLOUD_EVENT = {
+    "specversion": "1.0", "id": "e-00000000001", "source": "/a", "type": "t", "time": "2026-01-05T10:00:00Z",
+    "subject": "e", "extension": 1, "data": {"stream": "units", "value": "7", "filters": {"custom:Product": ["a"]}},
+}  # fmt: skip
 UNIT_COST = {
     "timestamp": "2026-01-05", "granularity": "DAILY", "associated_cost": {"custom:Product": "a"}, "value": "7",
     "telemetry-stream": "units",
@@ -121,6 +125,7 @@ def others() -> Iterator[Decoder]:
     """Usage events, unit cost and devices."""
     for name, path, document, max_bytes in (
         ("usage events", "/v1/events", EVENT, LARGE_JSON),
+        ("cloud events", "/v1/events", CLOUD_EVENT, LARGE_JSON),
         ("unit cost", "/v1/unit-cost/metric/units/sum", {"records": [UNIT_COST]}, 4_900_000),
         ("unit cost posted", "/v1/unit-cost", {"records": [UNIT_COST]}, 4_900_000),
         ("enrolment", "/v1/devices", DEVICE, 250_000),
