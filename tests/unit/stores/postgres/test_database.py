@@ -223,9 +223,15 @@ async def test_pieces_that_nobody_wants_any_more_leave_no_connection(database: P
 
 async def test_a_question_apart_keeps_no_other_waiting(dsn: str) -> None:
     database = await PostgresDatabase.open(dsn, durability="storage", connections=1)
-    may_end = threading.Event()
-    apart = asyncio.create_task(database.read_apart(lambda _: may_end.wait(HANGS_S)))
+    began, may_end = threading.Event(), threading.Event()
+
+    def wait(connection: PostgresConnection) -> None:
+        began.set()
+        may_end.wait(HANGS_S)
+
+    apart = asyncio.create_task(database.read_apart(wait))
     try:
+        assert await asyncio.to_thread(began.wait, HANGS_S)
         assert await database.read(lambda c: c.execute("SELECT 1").fetchone()) == (1,)
         assert not apart.done()
     finally:
