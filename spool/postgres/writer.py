@@ -11,7 +11,7 @@ looked for it.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 import psycopg
@@ -27,7 +27,7 @@ from spool.postgres.room import NOTHING_KNOWN, measure
 from spool.postgres.session import is_broken, mapped_errors, spool_error
 from spool.record import Lane
 from spool.sql.counter_rows import load_counters
-from spool.sql.groups import Group, GroupResult, Operation, write_group
+from spool.sql.groups import Group, GroupResult, Operation, Written, write_group
 from spool.status import Room
 
 log = structlog.get_logger()
@@ -158,11 +158,16 @@ class PostgresWriter:
         """One commit; the counters change only when it succeeded."""
         began_s = time.perf_counter()
         with self._one_commit(connection) as own:
-            written = write_group(own, group, self._counters, self._followers, self.is_awaited)
+            written = self._written(connection, own, group)
         if group.chunks:
             self.commit_seconds.observe(time.perf_counter() - began_s)
         self._counters = written.counters
         return written.results
+
+    def _written(self, connection: psycopg.Connection, own: PostgresConnection, group: Group) -> Written:
+        is_read = group.operations or group.joined
+        with nullcontext() if is_read else connection.pipeline():  # what is not read needs one round trip
+            return write_group(own, group, self._counters, self._followers, self.is_awaited)
 
     @contextmanager
     def _one_commit(self, connection: psycopg.Connection) -> Iterator[PostgresConnection]:
