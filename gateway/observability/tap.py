@@ -174,6 +174,11 @@ def line_of(outcome: str, record: bytes) -> Line | None:
         found = orjson.loads(record)
     except orjson.JSONDecodeError:
         return None
+    return line_from(outcome, found)
+
+
+def line_from(outcome: str, found: Mapping[str, Any]) -> Line:
+    """The line of a record that was read."""
     word, _, reason = outcome.partition(".")
     usage, attribution = found.get("usage", {}), found.get("attribution", {})
     return {

@@ -1,8 +1,11 @@
-"""The operation on settled calls: what became of each call that the spool still keeps, and why."""
+"""The operations on settled calls: what became of each call that the spool still keeps, and why."""
 
 import re
-from typing import Any, Final, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict, get_args
 
+from gateway.common.contract.errors import NotFound
+from gateway.common.contract.flags import FLAG_MEANINGS
 from gateway.common.lists.conventions import (
     BadListRequest,
     CursorPosition,
@@ -15,11 +18,13 @@ from gateway.common.lists.conventions import (
     envelope,
     read_request,
 )
+from gateway.observability.one_call import FIND_BYTES, Relation, Report, find
 from gateway.observability.settled_calls import Found, Place, Search
 from gateway.observability.tap import FILTERS as TAP_FILTERS
-from gateway.observability.tap import Line, Outcome
-from gateway.operate.operation import Listed, Operation, OperationCall
+from gateway.observability.tap import Line, Outcome, line_from
+from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.pipeline.explain.outcomes import BECAUSE
+from gateway.pipeline.explain.records import USAGE_STATUS, unpriced
 from spool.store import SettledReader
 
 OUTCOMES: Final = get_args(Outcome)
@@ -34,6 +39,14 @@ CALL_LIST: Final = ListShape(
     is_always_counted=False,
 )
 
+KEPT_BECAUSE: Final = {
+    "": "it is a call of its own",
+    "merged": "several reports of it were merged into one record",
+    "conflict": "it is a call of its own: a report that shares an id with it, or is above or below it, differs",
+    "inherited": "it is a call of its own: whose it is was taken from a span above it",
+    "learnt": "it is a call of its own: other calls proved whether its input holds the cached tokens",
+}
+"""The reason of a kept record -> why it counts, in words."""
 _PLACE: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,9})")
 """`Place.before_seq` and `passed_over`, as a cursor holds them; its row id is `newer`."""
 
@@ -43,10 +56,84 @@ class SettledCall(Line):
     """The reason in words."""
 
 
+class FlagOfCall(TypedDict):
+    flag: str
+    means: str
+
+
+class RelatedReport(SettledCall):
+    relation: Relation
+    """What it shares with the call: span, id, a place just above or below it, or only the trace."""
+
+
+class CallDetail(SettledCall):
+    record: Mapping[str, Any]
+    """All that is known of it, as `docs/formats.md` lists it. It holds no prompt."""
+    cost_from: str
+    """Who states the cost, or by which prices it was estimated, or why there is none."""
+    usage_from: str | None
+    """What is known of its tokens, in words."""
+    flags: list[FlagOfCall]
+    related: list[RelatedReport]
+    """Other reports that share an id with it: those merged into it, dropped for it, and calls of
+    its trace. They are looked for in 1 MiB of records before it and after it."""
+
+
+class CallAnswer(TypedDict):
+    call: CallDetail
+
+
 async def listed(spool: SettledReader, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest, SpoolError."""
     request = read_request(CALL_LIST, call.query)
     return envelope(CALL_LIST, request, page_of(await search(spool, request)))
+
+
+async def show(spool: SettledReader, call: OperationCall[None]) -> CallAnswer:
+    """Raises BadListRequest, NotFound, SpoolError."""
+    found = await find(spool, call.path["record_id"], before_seq_of(call.query))
+    if found is None:
+        raise NotFound(NO_SUCH_CALL)
+    settled = settled_call(found.report)
+    related: list[RelatedReport] = [
+        {**settled_call(report), "relation": relation} for relation, report in found.related
+    ]
+    record = found.report.record
+    return {
+        "call": {
+            **settled,
+            "record": record,
+            "cost_from": cost_from(record),
+            "usage_from": USAGE_STATUS.get(settled["usage"] or ""),
+            "flags": [{"flag": flag, "means": FLAG_MEANINGS.get(flag, "")} for flag in record.get("flags", ())],
+            "related": related,
+        }
+    }
+
+
+def settled_call(report: Report) -> SettledCall:
+    line = line_from(report.outcome, report.record)
+    return {**line, "because": because(line)}
+
+
+def before_seq_of(query: Sequence[tuple[str, str]]) -> int | None:
+    """Where the page of the list begins that a cursor leads to; None without one. Raises
+    BadListRequest.
+    """
+    request = read_request(CALL_LIST, query)
+    return (
+        None if request.position is None or request.position.backwards else place_of(request.position.place).before_seq
+    )
+
+
+def cost_from(record: Mapping[str, Any]) -> str:
+    """The source of the cost in words."""
+    cost = record.get("cost")
+    if cost is None:
+        return str(unpriced({"flags": record.get("flags", ())}).note)
+    if cost["source"] == "reported":
+        return "the sender states it"
+    return f"estimated from its tokens by the price list {cost.get('price_version') or 'of this gateway'}"
 
 
 async def search(spool: SettledReader, request: ListRequest) -> Found:
@@ -81,13 +168,17 @@ def place_of(position: CursorPosition) -> Place:
 def because(line: Line) -> str | None:
     """Why the call has its outcome, in words; None where the words of its reason are not known."""
     if line["outcome"] == "kept":
-        return "several reports of it were merged into one record" if line["reason"] else "it is a call of its own"
+        return KEPT_BECAUSE.get(line["reason"] or "", KEPT_BECAUSE[""])
     return BECAUSE.get(line["reason"] or "")
 
 
 # ---- the table
 
 CALLS: Final = "/v2/calls"
+NO_SUCH_CALL: Final = (
+    f"no call with this id is among the newest {FIND_BYTES >> 20} MiB of records that are kept: delivered ones are"
+    " deleted after spool.keep_delivered"
+)
 
 LIST: Final = Operation(
     method="GET", path=CALLS, id="listCalls", tag="Usage",
@@ -97,4 +188,16 @@ LIST: Final = Operation(
     " more than 2 MiB of records follow the page.",
     handler=listed, answer=Listed(CALL_LIST, SettledCall),
 )  # fmt: skip
-OPERATIONS: Final[tuple[Operation[SettledReader, Any], ...]] = (LIST,)
+SHOW: Final = Operation(
+    method="GET", path=CALLS + "/{record_id}", id="readCall", tag="Usage",
+    summary="One call with its record, why it was counted so, and the reports that were merged into it or dropped for it",
+    text="A request reads 64 MiB of records at most, from the newest back.",
+    query=(
+        {
+            "name": "cursor", "in": "query", "schema": {"type": "string"},
+            "description": "Of the list: the search begins where its page does.",
+        },
+    ),
+    handler=show, answer=OperationAnswer("The call.", CallAnswer), errors=(400, 503),
+)  # fmt: skip
+OPERATIONS: Final[tuple[Operation[SettledReader, Any], ...]] = (LIST, SHOW)

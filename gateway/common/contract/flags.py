@@ -3,6 +3,7 @@
 Pure.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 UNFINISHED: Final = "unfinished"
@@ -19,3 +20,19 @@ of the same instrumentation proved it."""
 UNPRICED: Final = "unpriced"
 RECEIVED_TIME: Final = "received_time"
 """The observation reports no time: `started_at` is the time of receipt."""
+
+FLAG_MEANINGS: Final[Mapping[str, str]] = {
+    "clock_skew": "its time is ahead of ours, or it ends before it begins",
+    "late": "it is more than a day old",
+    "inconsistent_usage": "its counts contradict each other, and stand as they were sent",
+    "unpriced": "no price is known for its model",
+    "conflict": "a report with its response id, or above or below it, states something else",
+    "gateway_cache_hit": "a gateway's cache answered",
+    "unknown_convention": "only the generic table could read it, or its usage was found by its shape",
+    "basis_assumed": "nothing shows whether its input holds the cached tokens; it is taken to hold them",
+    "basis_learnt": "other calls of the same instrumentation proved whether its input holds the cached tokens",
+    "received_time": "it states no time, so it stands at its receipt",
+    "start_unknown": "no field states when it began",
+    "unfinished": "only its beginning was reported",
+}
+"""Flag -> what it says of its record, for people."""

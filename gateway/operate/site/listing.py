@@ -36,7 +36,8 @@ class SortLink(NamedTuple):
 class Listing(NamedTuple):
     path: str
     items: Sequence[Mapping[str, Any]]
-    total_count: int
+    total_count: int | None
+    """None where it was not counted."""
     filters: tuple[Filter, ...]
     sorts: Mapping[str, SortLink]
     """By sort key."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from gateway.operate.site import (
     budgets,
+    calls,
     connect,
     dead_letters,
     delivery,
@@ -21,6 +22,7 @@ from gateway.operate.site.view import Action, View
 VIEWS: Final[tuple[View, ...]] = (
     overview.VIEW,
     explore.VIEW,
+    *calls.VIEWS,
     *views.VIEWS,
     *budgets.VIEWS,
     delivery.VIEW,

@@ -21,7 +21,8 @@ def view_handler(view: View) -> Handler:
     """*view* over HTTP."""
 
     async def handle(request: web.Request) -> web.Response:
-        return html(whole_page(request, view, await view.load(request), live=request.path_qs))
+        live = request.path_qs if view.is_live else ""
+        return html(whole_page(request, view, await view.load(request), live=live))
 
     return handle
 

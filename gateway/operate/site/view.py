@@ -33,6 +33,8 @@ class View:
     """The context of the template. Raises what `gateway.common.contract.errors` knows."""
     role: Role = Role.VIEWER
     in_navigation: bool = True
+    is_live: bool = True
+    """Whether an open page is brought up to date by itself."""
     below: str = ""
     """Path of the view whose link in the navigation is marked while this one is shown; its own
     where empty."""

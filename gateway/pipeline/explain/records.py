@@ -7,8 +7,9 @@ own functions, and named where it gives the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
+from gateway.common.contract.flags import FLAG_MEANINGS
 from gateway.common.traced import Recording
 from gateway.counting.calls.digest import identity
 from gateway.pipeline.explain.story import Explanation, Field, Single, WholeSum, leaves
@@ -29,22 +30,6 @@ _TAKEN_FROM = {".".join(field.path): field.row.words for field in FIELDS if fiel
 }
 """Field of the record -> the picked fields that it is taken from: the first that is there."""
 _SUMMED = frozenset({"usage.cache_creation_input_tokens"})
-
-_FLAGS = {
-    "clock_skew": "clock_skew: its time is ahead of ours, or it ends before it begins",
-    "late": "late: it is more than a day old",
-    "inconsistent_usage": "inconsistent_usage: its counts contradict each other, and stand as they were sent",
-    "unpriced": "unpriced: no price is known for its model",
-    "conflict": "conflict: a report with its response id, or above or below it, states something else",
-    "gateway_cache_hit": "gateway_cache_hit: a gateway's cache answered",
-    "unknown_convention": "unknown_convention: only the generic table could read it, or its usage was found by its shape",
-    "basis_assumed": "basis_assumed: nothing shows whether its input holds the cached tokens; it is taken to hold them",
-    "basis_learnt": "basis_learnt: other calls of the same instrumentation proved whether its input holds the cached tokens",
-    "received_time": "received_time: it states no time, so it stands at its receipt",
-    "start_unknown": "start_unknown: no field states when it began",
-    "unfinished": "unfinished: only its beginning was reported",
-}
-
 
 Origins = Mapping[str, Provenance]
 """Picked field -> where its value came from."""
@@ -103,7 +88,7 @@ def _field(traced: Traced, path: str, value: Any) -> Field:
 _UNTOLD = (("billed", True),)
 """What holds unless something states otherwise."""
 _DEFAULTS = {"operation": "no operation is stated", "billed": "no gateway's cache answered"}
-_STATUS = {
+USAGE_STATUS: Final[Mapping[str, str]] = {
     "estimated": "its library counts with a tokenizer of its own, where the provider's usage does not reach it",
     "reported": "its input and its output are stated",
     "partial": "only one of input and output is stated",
@@ -328,7 +313,11 @@ def unpriced(record: Mapping[str, Any]) -> Field:
 
 def flagged(flags: Sequence[str]) -> Field:
     """What each flag means."""
-    return Field(flags, Provenance("rule"), "; ".join(_FLAGS.get(flag, flag) for flag in flags))
+    return Field(flags, Provenance("rule"), "; ".join(flag_text(flag) for flag in flags))
+
+
+def flag_text(flag: str) -> str:
+    return f"{flag}: {FLAG_MEANINGS[flag]}" if flag in FLAG_MEANINGS else flag
 
 
 def _status(traced: Traced, value: str) -> Field:
@@ -348,7 +337,7 @@ _MADE: dict[str, Callable[[Traced, Any], Field]] = {
     "usage.input_tokens": lambda traced, value: Field(value, _input(traced)),
     "usage.output_tokens": lambda traced, value: Field(value, _sum(traced, _output_parts(traced, value))),
     "usage.reasoning_output_tokens": _reasoning,
-    "usage.status": lambda _, value: Field(value, Provenance("rule"), _STATUS.get(value, "")),
+    "usage.status": lambda _, value: Field(value, Provenance("rule"), USAGE_STATUS.get(value, "")),
     "cost": _cost,
     "status": _status,
     "flags": lambda _, value: flagged(value),

@@ -351,6 +351,8 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     compared = "compare=previous&time_zone=Europe/Berlin&range=this_month"
     assert admin.ask("GET", f"/v2/usage?group_by=team&{compared}").json()["previous"]["totals"] is None
     assert admin.ask("GET", f"/v2/billing/costs?interval=day&{compared}").status_code == 200
+    assert [admin.ask("GET", f"/usage.{form}?{compared}").status_code for form in ("csv", "parquet")] == [200, 200]
+    assert [admin.ask("GET", f"/usage.{form}?range=x").status_code for form in ("csv", "parquet")] == [400, 400]
     assert admin.ask("GET", "/v2/usage?interval=week").status_code == 400
     assert admin.ask("GET", "/v2/usage?interval=hour&from=2020-01-01").status_code == 400
     assert admin.ask("GET", "/v2/calls?limit=1").json()["pagination"]["cursor"]["has_previous"] is False
@@ -705,6 +707,17 @@ def test_what_a_gateway_delivers_is_a_record_as_described(gateway: GatewayPorts)
     records = embedded.ask("GET", "/v2/ai-telemetry/records").json()["records"]
     assert records
     assert [described.schema_faults("Record", record) for record in records] == [[]] * len(records)
+
+
+def test_a_call_that_settled_answers_as_described(gateway: GatewayPorts) -> None:
+    """The records were delivered above, and are kept for a day."""
+    admin = gateway.admin
+    for each in admin.ask("GET", "/v2/calls?limit=3").json()["calls"]:
+        assert admin.ask("GET", f"/v2/calls/{each['record_id']}").json()["call"]["record"]["schema"] == "inference/1"
+        assert admin.ask("GET", f"/calls/{each['record_id']}").status_code == 200
+    for path in ("/v2/calls/none", "/calls/none"):
+        assert admin.ask("GET", path).status_code == 404
+    assert admin.ask("GET", "/v2/calls/none?cursor=x").status_code == 400
 
 
 # ---- HEAD
