@@ -21,8 +21,8 @@ from gateway.operate import usage
 from gateway.usage.export import focus
 from gateway.usage.export.files import WRITERS, NoParquet
 from gateway.usage.export.rows import Row, columns, rows_of
-from gateway.usage.sums.ranges import times_of
 from gateway.usage.sums.saved_filter import query_of
+from gateway.usage.views.view import view_times
 
 DEFAULT_GROUPS: Final = ("provider", "model", "team")
 _STEPS: Final = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
@@ -79,7 +79,7 @@ async def export(config: Config, typed: Typed) -> int:
 async def asked_by(config: Config, typed: Typed) -> Export:
     """What is exported: as it was typed, else as the view has it. FOCUS has groups of its own."""
     view = None if typed.view is None else await view_named(config, typed.view)
-    begins, ends = (None, None) if view is None else times_of(view.range, wall_ms())
+    begins, ends = (None, None) if view is None else whole_hours(view_times(view, wall_ms()))
     since = begins if typed.since is None else full_hour("--from", typed.since)
     until = ends if typed.until is None else full_hour("--to", typed.until)
     if since is None or until is None:
@@ -90,7 +90,16 @@ async def asked_by(config: Config, typed: Typed) -> Export:
         groups = view.group_by if typed.group_by is None else groups
         interval = typed.interval or view.interval or "day"
     where = () if view is None else tuple(query_of(view.filter))
+    if view is not None and view.search is not None and typed.group_by is None and typed.form != "focus":
+        where = (*where, ("search", view.search))
     return Export(since, until, typed.form, interval, groups, typed.to, where)
+
+
+def whole_hours(times: tuple[datetime, datetime]) -> tuple[datetime, datetime]:
+    """The hours of UTC that cover them."""
+    since, until = (time.astimezone(UTC) for time in times)
+    ends = until.replace(minute=0)
+    return since.replace(minute=0), ends if ends == until else ends + timedelta(hours=1)
 
 
 def write_rows(form: str, to: IO[bytes], head: Sequence[str], rows: Iterable[Row]) -> None:

@@ -21,6 +21,8 @@ def body_of(
     group_by: str | None,
     interval: str | None,
     sort: str | None,
+    compare: str | None,
+    search: str | None,
     **plain_fields: str | None,
 ) -> dict[str, Any]:
     """The fields that were named. Raises UsageError."""
@@ -33,6 +35,10 @@ def body_of(
         fields["group_by"] = group_by.split(",")
     if interval is not None:
         fields["interval"] = None if interval == "none" else interval
+    if compare is not None:
+        fields["compare"] = None if compare == "none" else compare
+    if search is not None:
+        fields["search"] = search or None
     return fields
 
 
@@ -42,7 +48,12 @@ def cells_of(view: Item) -> tuple[str, ...]:
 
 def lines_of(view: Item) -> Iterator[str]:
     yield f"{harmless(view['name'])} ({view['id']})"
-    yield f"  {view['range']}, {groups_text(view)}, by {view['sort_key']}; filter {harmless(filter_text(view))}"
+    yield f"  {range_text(view)}, {groups_text(view)}, by {view['sort_key']}; filter {harmless(filter_text(view))}"
+
+
+def range_text(view: Item) -> str:
+    zone = "" if view["time_zone"] == "UTC" else f" ({view['time_zone']})"
+    return f"{view['range']}{zone}{', compared with the period before' if view['compare'] else ''}"
 
 
 def groups_text(view: Item) -> str:
@@ -59,7 +70,7 @@ async def view_named(config: "Config", name: str) -> "View":
     from gateway.usage.views.view import View  # noqa: PLC0415 - the same
 
     item = await VIEW.named(config, name)
-    kept: dict[str, Any] = {key: item[key] for key in ("name", "interval", "sort_key", "sort_order", "range")}
+    kept: dict[str, Any] = {key: item[key] for key in _KEPT}
     return View(
         view_id=item["id"], view_no=0, filter=kept_filter(item["filter"]), group_by=tuple(item["group_by"]), **kept,
         created_at_ms=0, created_by="", updated_at_ms=0, updated_by="",
@@ -72,16 +83,22 @@ def over(question: Iterable[tuple[str, str]], typed: Iterable[tuple[str, str]]) 
     """
     named = {name for name, _ in typed}
     gone = {"group_by", "interval", "sort_key", "sort_order"} if named & {"group_by", "interval"} else set()
+    gone |= {"search"} if "interval" in named else set()
     gone |= {"from", "to"} if "range" in named else set()
+    gone |= {"range"} if named & {"from", "to"} else set()
     return [*(pair for pair in question if pair[0] not in named | gone), *typed]
 
 
+_KEPT: Final = ("name", "interval", "sort_key", "sort_order", "range", "time_zone", "compare", "search")
 _FIELDS: Final = (
     click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
     click.option("--group-by", help="Up to three dimensions, separated by commas; provider,model without it."),
     click.option("--interval", type=click.Choice(["hour", "day", "none"]), help="Hours or UTC days in place of groups."),
     click.option("--sort", help="cost, calls, input_tokens, output_tokens or name; cost without it."),
-    click.option("--range", help="Such as today, last_7_days, this_month, last_quarter; last_30_days without it."),
+    click.option("--range", help="Such as today, last_7_days, this_month, last_quarter, or two times such as 2026-11-02/2026-11-09; last_30_days without it."),
+    click.option("--time-zone", help="In which days begin, such as Europe/Berlin; UTC without it."),
+    click.option("--compare", type=click.Choice(["previous", "none"]), help="Whether rows are compared with the period before."),
+    click.option("--search", help="Only groups whose first name holds this text; an empty one for any."),
 )  # fmt: skip
 _HELPS: Final = {
     "list": "List views by name.",

@@ -147,6 +147,29 @@ def test_the_file_has_what_is_shown(explore: Browser, gateway: GatewayProcess) -
     assert [row["cost"] for row in rows if row["absent"] != "rest" and row["cost"]] == amounts(explore)
 
 
+def test_a_question_is_saved_as_a_view_and_found_again(explore: Browser, looks: Looks) -> None:
+    explore.press("Last week").press("search").press_here("Save as a view")
+    assert looks.faults("explore save") == []
+    explore.show_as("light", 1280)
+    before = asked(explore)
+    explore.fill("Name of the view", "Search, last week").press("Save")
+    assert "The view was saved." in explore.text
+    assert "Last week, UTC; Team: search." in explore.text
+    assert looks.faults("view of explore") == []
+    explore.show_as("light", 1280)
+    explore.press("Explore it")
+    assert {name: asked(explore).get(name) for name in before} == before
+    explore.press_here("Save as a view").fill("Name of the view", "Search, last week").press("Save")
+    assert "another view has it" in explore.text
+    assert explore.field("Name of the view").get_attribute("value") == "Search, last week"
+    assert explore.was_answered(409)
+
+
+def test_a_viewer_saves_nothing(browser: Browser, gateway: GatewayProcess) -> None:
+    browser.log_in_as_viewer(gateway).visit("/usage")
+    assert not browser.has_button("Save as a view")
+
+
 def test_hours_and_days_are_chosen_for_the_charts(explore: Browser, looks: Looks) -> None:
     bars = len(explore.all("svg.chart g.bucket"))
     explore.press("Hours")

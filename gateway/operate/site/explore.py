@@ -7,17 +7,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.operate import views as operations
 from gateway.operate.parts import PARTS, STORES
 from gateway.operate.site.explore_answers import Explored, explored
 from gateway.operate.site.explore_asked import OWN_RANGE, PATH, PER_PAGE, Asked, Step, asked_of
 from gateway.operate.site.explore_charts import charts_of, table_of
 from gateway.operate.site.explore_rows import percent, rest_of, row_of_line, signed, total_of
 from gateway.operate.site.explore_texts import RANGE_TEXTS, TABS, covering_note, field_text, range_text
-from gateway.operate.site.operating import present
+from gateway.operate.site.operating import change, present
 from gateway.operate.site.usage_answers import SlowAnswers
 from gateway.operate.site.usage_question import SHOWN
-from gateway.operate.site.view import View
-from gateway.operate.site.views import tabs
+from gateway.operate.site.view import Action, View, form_fields, see
+from gateway.operate.site.views import path_of, tabs
 from gateway.usage.sums.figures import NO_USAGE
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import OrderBy, Question
@@ -27,6 +28,7 @@ SORTED: Final[dict[OrderBy, str]] = {
 }  # fmt: skip
 """Column -> its head, in the order of the table."""
 STEPS: Final[tuple[tuple[Step, str], ...]] = (("hour", "Hours"), ("day", "Days"))
+SAVE: Final = f"{PATH}/views"
 HAS_PARQUET: Final = find_spec("pyarrow") is not None
 Saved = Sequence[tuple[str, str, bool]]
 
@@ -90,6 +92,7 @@ def answer_context(asked: Asked, question: Question, found: Explored) -> dict[st
         "pages_after": asked.path(first=str(first + PER_PAGE)) if first + len(rows) < answer.count else "",
         "files": [(text, asked.path(f"{PATH}.{form}")) for form, text in FILES],
         "link": asked.path(),
+        "save": asked.path(SAVE),
         "counted_ms": found.as_of.counted_through_ms,
         "signed": signed,
         "percent": percent,
@@ -134,4 +137,15 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 
 EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
+
+
+async def save(request: web.Request) -> web.Response:
+    """Raises FormFault."""
+    fields = form_fields(request)
+    body = asked_of(list(request.query.items())).body(fields.get("name", ""))
+    made = await change(request, operations.CREATE, request.app[STORES].views, body, typed=fields)
+    return see(request, path_of(made["view"]["id"]), "The view was saved.")
+
+
 VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load)
+ACTIONS: Final = (Action(path=SAVE, title="Save a question about usage as a view", handler=save, view=VIEW),)

@@ -7,7 +7,7 @@ second dimension, and `range=own` means from and to.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlencode
 
 from gateway.common.contract.errors import BadPayload
@@ -66,6 +66,16 @@ class Asked(NamedTuple):
         named = [Filter(dimension_of(name), value) for name, value in self.pairs if name in DIMENSIONS]
         unknown = [dimension_of(name) for name in self.value("unknown").split(",") if name]
         return [*named, *(Filter(dimension, Absent.UNKNOWN) for dimension in unknown)]
+
+    def body(self, name: str) -> dict[str, Any]:
+        """Of a view that keeps the question."""
+        moving = self.value("range") or f"{self.value('from')}/{self.value('to')}"
+        kept: dict[str, list[str | None]] = {}
+        for each in self.filters:
+            kept.setdefault(each.dimension, []).append(each.name if isinstance(each.name, str) else None)
+        chosen = {each: self.value(each) for each in ("sort_key", "sort_order", "time_zone", "compare", "search")}
+        body: dict[str, Any] = {"name": name, "filter": kept, "group_by": list(self.group_by), "range": moving}
+        return body | {each: text for each, text in chosen.items() if text}
 
     # ---- links
 

@@ -35,6 +35,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *connect.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
+    *explore.ACTIONS,
     *devices.ACTIONS,
     *insights.ACTIONS,
     *dead_letters.ACTIONS,

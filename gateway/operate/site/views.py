@@ -2,23 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
 from gateway.operate import views as operations
 from gateway.operate.parts import STORES
+from gateway.operate.site.explore_texts import period_text
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, present
 from gateway.operate.site.usage_figures import Row, cost_of
 from gateway.operate.site.usage_question import SHOWN, filter_texts
 from gateway.operate.site.view import View
+from gateway.operate.site.words import words
 from gateway.usage.sums.answer_json import time_text
+from gateway.usage.sums.answering import Line, answered
 from gateway.usage.sums.names import Name
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.request import Question, read_question
+from gateway.usage.sums.ranges import ms_of, zone_of
+from gateway.usage.sums.request import read_question
 from gateway.usage.views.store import Views
+from gateway.usage.views.view import SLASH, question_of, view_times
 from gateway.usage.views.view import View as Kept
-from gateway.usage.views.view import question_of
 
 LIST: Final = "/views"
 ONE: Final = LIST + "/{view_id}"
@@ -46,40 +51,48 @@ async def tabs(store: Views | None) -> list[tuple[str, str, bool]]:
 async def load_one(request: web.Request) -> dict[str, Any]:
     """Raises NotFound, BadListRequest for hours that are no longer kept, DatabaseUnavailable."""
     store, queries = present(request.app[STORES].views), present(request.app[STORES].usage)
-    view = await store.read(request.match_info["view_id"])
-    question = read_question(question_of(view, store.now_ms()), store.now_ms())
+    view, now_ms = await store.read(request.match_info["view_id"]), store.now_ms()
     await queries.refresh()
-    return {**shown(view), **await rows_of(queries, question)}
+    return {**shown(view, now_ms), **await rows_of(queries, view, now_ms)}
 
 
-def shown(view: Kept) -> dict[str, Any]:
+def shown(view: Kept, now_ms: int) -> dict[str, Any]:
     """The template's context of the view itself."""
     head = "Start" if view.interval else ", ".join(SHOWN[each] for each in view.group_by)
-    return {"view": view, "filters": filter_texts(view.filter), "head": head}
-
-
-async def rows_of(queries: UsageQueries, question: Question) -> dict[str, Any]:
-    """The rows, what they leave, and the total."""
-    within, where = question.within, question.where
-    if question.interval is not None:
-        buckets = await queries.over_time(within, interval=question.interval, where=where)
-        total = await queries.totals(within, where=where)
-        rows = [row_of((time_text(each.start_ms) or "",), each.sums) for each in buckets[-MAX_ROWS:]]
-        return {"rows": rows, "count": len(buckets), "rest": None, "total": row_of(("total",), total)}
-    found = await queries.by(
-        *question.group_by,
-        within=within,
-        where=where,
-        order_by=question.order_by,
-        ascending=question.request.sort.order == "asc",
-        limit=MAX_ROWS,
-    )
+    start, end = (ms_of(time) for time in view_times(view, now_ms))
+    moves = SLASH not in view.range
     return {
-        "rows": [row_of(names_of(group.names), group.sums) for group in found.groups],
-        "count": found.count,
-        "rest": None if found.rest is None else row_of(("everything else",), found.rest),
-        "total": row_of(("total",), found.total),
+        "view": view,
+        "range": words(view.range).capitalize() if moves else period_text(start, end, zone_of(view.time_zone)),
+        "filters": filter_texts(view.filter),
+        "head": head,
+        "explore": explored(view, now_ms),
     }
+
+
+def explored(view: Kept, now_ms: int) -> str:
+    """The path of Explore with its question."""
+    moves = SLASH not in view.range
+    pairs = [pair for pair in question_of(view, now_ms) if not (moves and pair[0] in {"from", "to", "range"})]
+    pairs = [("chart" if name == "interval" else name, value) for name, value in pairs if value != "start"]
+    pairs += [("range", view.range)] if moves else []
+    return f"/usage?{urlencode(pairs)}"
+
+
+async def rows_of(queries: UsageQueries, view: Kept, now_ms: int) -> dict[str, Any]:
+    """The rows, what they leave, and the total."""
+    limit = [("limit", str(MAX_ROWS))]
+    answer = await answered(queries, read_question([*question_of(view, now_ms), *limit], now_ms))
+    return {
+        "rows": [row_of(names_of_line(line), line.sums) for line in answer.lines],
+        "count": answer.count,
+        "rest": None if answer.rest is None else row_of(("everything else",), answer.rest),
+        "total": row_of(("total",), answer.total),
+    }
+
+
+def names_of_line(line: Line) -> tuple[str, ...]:
+    return names_of(line.names) if line.start_ms is None else (time_text(line.start_ms) or "",)
 
 
 def row_of(names: tuple[str, ...], sums: Any) -> Row:
@@ -94,6 +107,6 @@ def path_of(view_id: str) -> str:
     return ONE.format(view_id=view_id)
 
 
-VIEW: Final = View(path=LIST, title="Views", template="views.html", load=load, in_navigation=False, below="/")
-DETAIL: Final = View(path=ONE, title="View", template="view.html", load=load_one, in_navigation=False, below="/")
+VIEW: Final = View(path=LIST, title="Views", template="views.html", load=load, in_navigation=False, below="/usage")
+DETAIL: Final = View(path=ONE, title="View", template="view.html", load=load_one, in_navigation=False, below="/usage")
 VIEWS: Final = (VIEW, DETAIL)

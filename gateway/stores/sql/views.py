@@ -19,7 +19,7 @@ from spool.sql.connection import Connection
 
 _COLUMNS: Final = (
     "view_id", "view_no", "name", "filter", "group_by", "interval", "sort_key", "sort_order", "range",
-    "created_at_ms", "created_by", "updated_at_ms", "updated_by",
+    "created_at_ms", "created_by", "updated_at_ms", "updated_by", "time_zone", "compare", "search",
 )  # fmt: skip
 _ALL: Final = ", ".join(_COLUMNS)
 _PUT: Final = (

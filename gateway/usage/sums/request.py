@@ -32,7 +32,8 @@ MAX_GROUPED: Final = 3
 OWN: Final = (
     "from", "to", "range", "time_zone", "group_by", "interval", "currency", "unknown", "compare", "search",
 )  # fmt: skip
-PREVIOUS: Final = "previous"
+Compare = Literal["previous"]
+PREVIOUS: Final[Compare] = "previous"
 MAX_SEARCH_CHARS: Final = 100
 _LAST_MS: Final = 253_402_214_400_000
 """9999-12-31: the end of its hour and of its day can be written."""
@@ -128,8 +129,8 @@ def _period(own: Mapping[str, str | None], now_ms: int, zone: tzinfo) -> _Period
         return _Period(start, end, whole_end(word, start, end))
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     today = midnight(now)
-    start = today - timedelta(days=DEFAULT_DAYS - 1) if since is None else _time("from", since, zone)
-    end = now if until is None else _time("to", until, zone)
+    start = today - timedelta(days=DEFAULT_DAYS - 1) if since is None else read_time("from", since, zone)
+    end = now if until is None else read_time("to", until, zone)
     if start >= end:
         raise BadListRequest("from: a time before `to` is needed")
     return _Period(start, end, today + timedelta(days=1) if until is None else end)
@@ -185,7 +186,7 @@ def _dimensions(parameter: str, text: str, most: int) -> tuple[Dimension, ...]:
     return tuple(cast("Dimension", name) for name in names)
 
 
-def _time(name: str, text: str, zone: tzinfo) -> datetime:
+def read_time(name: str, text: str, zone: tzinfo) -> datetime:
     """ISO 8601, a date or a date and time, in *zone*; of it where it has no offset."""
     try:
         time = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)

@@ -9,8 +9,16 @@ from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import MAX_FILTER_CHARS, ORDERS
 from gateway.common.one_line import OneLine
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
-from gateway.usage.sums.ranges import RANGES, Range
-from gateway.usage.sums.request import GROUP_BY, INTERVALS, MAX_GROUPED, OrderBy
+from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
+from gateway.usage.sums.request import (
+    GROUP_BY,
+    INTERVALS,
+    MAX_GROUPED,
+    MAX_SEARCH_CHARS,
+    PREVIOUS,
+    Compare,
+    OrderBy,
+)
 from gateway.usage.sums.saved_filter import SavedFilter
 from gateway.usage.sums.timespan import Interval
 
@@ -27,7 +35,26 @@ IntervalWord = Annotated[
 ]
 SortKey = Annotated[OrderBy, Field(description=f"one of {', '.join(get_args(OrderBy))}")]
 SortOrder = Annotated[Literal["asc", "desc"], Field(description=f"one of {', '.join(ORDERS)}")]
-RangeWord = Annotated[Range, Field(description=f"one of {', '.join(RANGES)}")]
+_TIME: Final = r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?"
+RangeWord = Annotated[
+    str,
+    Field(
+        pattern=f"^({'|'.join(RANGES)}|{_TIME}/{_TIME})$",
+        description=f"one of {', '.join(RANGES)}, or two times such as 2026-11-02/2026-11-09,",
+    ),
+]
+ZoneWord = Annotated[
+    str, Field(min_length=1, max_length=MAX_ZONE_CHARS, description="a name of the IANA list, such as Europe/Berlin,")
+]
+CompareWord = Annotated[Compare | None, Field(description=f"{PREVIOUS}, or null for no comparison,")]
+SearchText = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=MAX_SEARCH_CHARS,
+        description=f"1 to {MAX_SEARCH_CHARS} characters, or null for any name,",
+    ),
+]
 EXAMPLE: Final[dict[str, Any]] = {
     "name": "Core by model",
     "filter": {"team": ["core"]},
@@ -48,6 +75,9 @@ class NewView(Body):
     sort_key: SortKey = "cost"
     sort_order: SortOrder = "desc"
     range: RangeWord = "last_30_days"
+    time_zone: ZoneWord = "UTC"
+    compare: CompareWord = None
+    search: SearchText = None
 
 
 class ViewChange(NewView):

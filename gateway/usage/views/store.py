@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
 from gateway.common.contract.errors import BadPayload
-from gateway.common.lists.conventions import Filterable, ListRequest, ListShape, Page, Sort
-from gateway.usage.sums.ranges import BEYOND_HOURS
+from gateway.common.lists.conventions import BadListRequest, Filterable, ListRequest, ListShape, Page, Sort
+from gateway.usage.sums.ranges import BEYOND_HOURS, zone_of
 from gateway.usage.sums.saved_filter import kept_filter
 from gateway.usage.views.body import NewView, ViewChange
-from gateway.usage.views.view import View
+from gateway.usage.views.view import SLASH, View, two_times
 
 MAX_VIEWS: Final = 1_000
 TOO_MANY: Final = f"views: {MAX_VIEWS} are kept already; delete some first"
@@ -61,7 +61,17 @@ def typed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(view: View) -> View:
-    """Raises BadPayload for hours of a range whose hours are not kept."""
+    """Raises BadPayload for hours of a range whose hours are not kept, for times or a zone that do
+    not exist, and for a search among no names.
+    """
+    try:
+        zone = zone_of(view.time_zone)
+        if SLASH in view.range:
+            two_times(view.range, zone)
+    except BadListRequest as error:
+        raise BadPayload(str(error)) from None
+    if view.search is not None and view.interval is not None:
+        raise BadPayload("search: it is among the names of groups: interval has to be null")
     if view.interval == "hour" and view.range in BEYOND_HOURS:
         raise BadPayload(f"interval: hours of {view.range} are not kept: day is needed, or a shorter range")
     return view

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Final, TypedDict
 
 from gateway.common.contract.json_types import Schema, Time
-from gateway.common.lists.conventions import Order
+from gateway.common.lists.conventions import BadListRequest, Order
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.ranges import Range, times_of
-from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.ranges import range_of as range_named
+from gateway.usage.sums.ranges import times_of, zone_of
+from gateway.usage.sums.request import Compare, OrderBy, read_time
 from gateway.usage.sums.saved_filter import Kept, ShownFilter, query_of
 from gateway.usage.sums.timespan import Interval
 from spool.clock import rfc3339_ms
+
+SLASH: Final = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,17 @@ class View:
     """Hours or days in place of groups."""
     sort_key: OrderBy
     sort_order: Order
-    range: Range
+    range: str
+    """A `Range`, or two times with a slash between: the end is not included."""
     created_at_ms: int
     created_by: str
     updated_at_ms: int
     updated_by: str
+    time_zone: str = "UTC"
+    """IANA name of the zone in which days begin."""
+    compare: Compare | None = None
+    search: str | None = None
+    """A text that names of the first dimension hold."""
 
 
 class ViewJson(TypedDict):
@@ -44,8 +54,14 @@ class ViewJson(TypedDict):
     """Hours or days in place of groups."""
     sort_key: str
     sort_order: Order
-    range: Annotated[str, Schema(examples=("last_7_days", "this_month"))]
-    """UTC; it moves with the time."""
+    range: Annotated[str, Schema(examples=("last_7_days", "this_month", "2026-11-02/2026-11-09"))]
+    """It moves with the time, or is two times of the zone with a slash between."""
+    time_zone: Annotated[str, Schema(examples=("UTC", "Europe/Berlin"))]
+    """In which days begin."""
+    compare: Annotated[str | None, Schema(examples=("previous",))]
+    """Whether rows are compared with the period before."""
+    search: str | None
+    """A text that names of the first dimension hold."""
     created_at: Time
     created_by: str
     updated_at: Time
@@ -57,16 +73,44 @@ class ViewDetail(ViewJson):
     """Path and query of the usage that it shows now."""
 
 
+def range_of(view: View, now_ms: int) -> list[tuple[str, str]]:
+    """As parameters of `GET /v2/usage`: the times, or the range where the period before depends on
+    its name.
+    """
+    if view.compare is not None and SLASH not in view.range:
+        return [("range", view.range)]
+    since, until = view_times(view, now_ms)
+    form = "%Y-%m-%dT%H:%M:%SZ"
+    return [("from", since.astimezone(UTC).strftime(form)), ("to", until.astimezone(UTC).strftime(form))]
+
+
+def view_times(view: View, now_ms: int) -> tuple[datetime, datetime]:
+    """The first moment of its range, and the end, in its zone. Raises BadListRequest."""
+    zone = zone_of(view.time_zone)
+    if SLASH in view.range:
+        return two_times(view.range, zone)
+    return times_of(range_named(view.range), now_ms, zone)
+
+
+def two_times(text: str, zone: tzinfo) -> tuple[datetime, datetime]:
+    """Raises BadListRequest."""
+    since, _, until = text.partition(SLASH)
+    start, end = read_time("range", since, zone), read_time("range", until, zone)
+    if start >= end:
+        raise BadListRequest("range: its first time is to be before its second")
+    return start, end
+
+
 def question_of(view: View, now_ms: int) -> list[tuple[str, str]]:
     """As parameters of `GET /v2/usage`."""
-    since, until = (time.strftime("%Y-%m-%dT%H:%M:%SZ") for time in times_of(view.range, now_ms))
     what = {"interval": view.interval} if view.interval else {"group_by": ",".join(view.group_by)}
     key = "start" if view.interval else view.sort_key
     order = "asc" if view.interval else view.sort_order
     return [
-        ("from", since),
-        ("to", until),
+        *range_of(view, now_ms),
+        *({} if view.time_zone == "UTC" else {"time_zone": view.time_zone}).items(),
         *what.items(),
+        *({name: text for name, text in (("compare", view.compare), ("search", view.search)) if text}).items(),
         *query_of(view.filter),
         ("sort_key", key),
         ("sort_order", order),
@@ -83,6 +127,9 @@ def view_item(view: View) -> ViewJson:
         "sort_key": view.sort_key,
         "sort_order": view.sort_order,
         "range": view.range,
+        "time_zone": view.time_zone,
+        "compare": view.compare,
+        "search": view.search,
         "created_at": rfc3339_ms(view.created_at_ms),
         "created_by": view.created_by,
         "updated_at": rfc3339_ms(view.updated_at_ms),

@@ -373,6 +373,9 @@ def test_views_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", "/v2/views", new).status_code == 409
     assert admin.ask("POST", "/v2/views", {"name": ""}).status_code == 400
     assert admin.ask("GET", "/v2/views?sort_key=updated_at&limit=1").json()["views"]
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    saved = [admin.ask("POST", "/usage/views?range=today&team=core", b"name=Saved", form).status_code for _ in range(2)]
+    assert saved == [303, 409]
     assert admin.ask("GET", "/v2/views?sort_key=odd").status_code == 400
     assert admin.ask("GET", admin.ask("GET", path).json()["view"]["usage"]).status_code == 200
     assert admin.ask("PATCH", path, example(gateway_document(), "ViewChange")).json()["view"]["range"] == "last_month"

@@ -92,3 +92,27 @@ def test_usage_and_export_take_a_view(run: Run, tmp_path: Path) -> None:
     assert "no view has this name" in run("usage", "--view", "none", code=1).err
     assert "--view" in run("export", code=2).err
     run("views", "delete", "Core")
+
+
+def test_a_view_keeps_a_comparison_and_a_search_and_options_replace_them(run: Run, tmp_path: Path) -> None:
+    whole = ("--range", "today", "--compare", "previous", "--time-zone", "Asia/Tokyo", "--search", "COR")
+    run("views", "create", "Whole", "--group-by", "team", *whole)
+    assert "today (Asia/Tokyo), compared with the period before, team" in run("views", "show", "Whole").out
+    found = run("usage", "--view", "Whole", "--range", "last_30_days", "--json").json
+    assert ([row["team"] for row in found["usage"]], found["previous"]["totals"]) == (["core"], None)
+    assert "previous" in run("usage", "--view", "Whole", "--from", "2026-01-01", "--json").json
+    assert run("usage", "--view", "Whole", "--interval", "day", "--range", "last_7_days", "--json").json["usage"]
+    to = tmp_path / "whole.ndjson"
+    run("export", "--view", "Whole", "--format", "ndjson", "-o", str(to))
+    assert {row["team"] for row in map(json.loads, to.read_text().splitlines())} <= {"core"}
+    changed = run("views", "change", "Whole", "--compare", "none", "--search", "", "--json").json["view"]
+    assert (changed["compare"], changed["search"], changed["time_zone"]) == (None, None, "Asia/Tokyo")
+    assert "time_zone: " in run("views", "create", "x", "--time-zone", "Mars", code=1).err
+
+
+def test_usage_prints_the_period_before_beside_each_row(run: Run) -> None:
+    text = run("usage", "--compare", "previous", "--range", "last_7_days", "--group-by", "team").out
+    head, core, *_ = (line.split() for line in text.splitlines())
+    assert head == ["team", "calls", "before", "cost", "cost", "before", "difference", "%"]
+    assert core == ["core", "2", "-", "1", "USD", "-", "-", "-"]
+    assert "Compared with " in text

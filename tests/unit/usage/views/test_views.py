@@ -6,10 +6,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from gateway.cli.exporting import whole_hours
 from gateway.cli.views import over
 from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.operate import costs, usage
 from gateway.operate import views as operations
+from gateway.operate.site.explore_asked import asked_of
 from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, views
 from gateway.usage.sums import bounds
 from gateway.usage.sums.home import SumHome
@@ -17,7 +19,7 @@ from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import BEYOND_HOURS, RANGES, Range, times_of
 from gateway.usage.sums.request import read_question
 from gateway.usage.views.store import Views
-from gateway.usage.views.view import question_of
+from gateway.usage.views.view import question_of, view_times
 from tests.support.operations import perform
 from tests.support.shown import shown as html_of
 from tests.support.shown import text_of
@@ -112,6 +114,54 @@ async def test_hours_are_taken_of_those_ranges_whose_hours_are_kept(rig: Rig) ->
         await rig.ask("PATCH", f"/{made['id']}", {"interval": "hour"})
 
 
+WHOLE = {
+    "name": "whole", "filter": {"team": ["core", None]}, "group_by": ["project"], "range": "last_week",
+    "time_zone": "Europe/Berlin", "compare": "previous", "search": "p",
+}  # fmt: skip
+
+
+async def test_a_view_keeps_the_whole_question_and_explore_asks_the_same(rig: Rig) -> None:
+    made = (await rig.ask("POST", body=WHOLE))["view"]
+    assert {name: made[name] for name in WHOLE} == WHOLE
+    found = await rig.usage(made["usage"])
+    assert (found["from"], found["previous"]["from"]) == ("2025-12-28T23:00:00Z", "2025-12-21T23:00:00Z")
+    view = await rig.store.read(made["id"])
+    explored = asked_of(parse_qsl(urlsplit(shown(view, NOW_MS)["explore"]).query))
+    assert explored.question(NOW_MS).where == read_question(question_of(view, NOW_MS), NOW_MS).where
+    assert {**explored.body("whole"), "filter": dict(view.filter)} == {
+        **WHOLE, "filter": {"team": ("core", None)}, "sort_key": "cost", "sort_order": "desc",
+    }  # fmt: skip
+
+
+async def test_a_view_may_have_two_times_of_its_zone(rig: Rig) -> None:
+    body = {"name": "a week", "range": "2025-12-29/2026-01-05T06:00", "time_zone": "Asia/Tokyo"}
+    made = (await rig.ask("POST", body=body))["view"]
+    found = await rig.usage(made["usage"])
+    assert (found["from"], found["to"]) == ("2025-12-28T15:00:00Z", "2026-01-04T21:00:00Z")
+    view = await rig.store.read(made["id"])
+    assert shown(view, NOW_MS)["range"] == "29 Dec 2025 00:00 to 5 Jan 2026 06:00"
+    assert whole_hours(view_times(view, NOW_MS))[0] == datetime(2025, 12, 28, 15, tzinfo=UTC)
+    compared = (await rig.ask("PATCH", f"/{made['id']}", {"compare": "previous"}))["view"]
+    assert (await rig.usage(compared["usage"]))["previous"]["to"] == found["from"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"range": "2026-01-05/2026-01-05"}, "range: its first time"),
+        ({"range": "2026-01-05"}, "range: one of today"),
+        ({"range": "2026-13-05/2026-14-05"}, "range: an ISO 8601"),
+        ({"time_zone": "Mars"}, "time_zone: a name of the IANA list"),
+        ({"compare": "next"}, "compare: previous, or null"),
+        ({"search": ""}, "search: 1 to 100"),
+        ({"search": "x", "interval": "day"}, "search: it is among the names"),
+    ],
+)
+async def test_what_is_no_question_is_refused(rig: Rig, fields: dict[str, str], says: str) -> None:
+    with pytest.raises(BadPayload, match=f"^{says}"):
+        await rig.ask("POST", body={"name": "x", **fields})
+
+
 async def test_views_are_listed_and_refused_and_deleted(rig: Rig) -> None:
     made = (await rig.ask("POST", body={"name": "b"}))["view"]
     await rig.ask("POST", body={"name": "a"})
@@ -169,8 +219,7 @@ async def test_the_page_shows_what_a_view_asks_for(rig: Rig) -> None:
     body = {"name": "<i>Core", "group_by": ["team", "model"], "range": "today", "filter": {"provider": ["openai"]}}
     made = (await rig.ask("POST", body=body))["view"]
     view = await rig.store.read(made["id"])
-    rows = await rows_of(rig.queries, read_question(question_of(view, NOW_MS), NOW_MS))
-    html = html_of(DETAIL, {**shown(view), **rows})
+    html = html_of(DETAIL, {**shown(view, NOW_MS), **await rows_of(rig.queries, view, NOW_MS)})
     assert "core · gpt-4o USD" in text_of(html)
     assert "(unknown) · gpt-4o USD" in text_of(html)
     assert "Today, UTC; Provider: openai. 2 of 2 rows." in text_of(html)
