@@ -26,6 +26,10 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "listCalls": "Single AI calls that were settled lately, the newest first: time, model, tokens, cost, who caused it, the outcome"
     " of each and, in `because`, why it was counted so. Use it to explain a figure or find an example; use show_usage for sums."
     " It shows no prompt. Calls are kept for about a day after they were forwarded.",
+    "readCall": "One of these calls by its `record_id`: the whole record (user and session too, if the sender names them),"
+    " what each of its flags means, who states its cost, and in `related` the other reports of it and calls of its trace, each"
+    " with why it was counted so. Use it to say why one call counts as it does. Pass the `cursor` of the list's page for one"
+    " that is far back.",
     # insights
     "listInsights": "What the gateway noticed by itself: spikes of spend, new or unpriced models, lost calls, errors, held"
     " deliveries, crossed budgets. Use it first when something rose or is missing. `cost_impact` is decimal text in the currency"
@@ -55,7 +59,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "listViews": f"Saved questions about usage, each with its name, filter, groups and range of time. {_PAGES}",
     "readView": "One saved question; `usage` is the query that asks it now: give its parameters to show_usage.",
     "createView": "Save a question about usage under a name, so that people find it on the page: filter, group_by (or interval)"
-    " and a range that moves with time, such as last_30_days. A name that is in use is refused.",
+    " and a range that moves with time, such as last_30_days, or two dates, such as 2026-11-02/2026-11-09; `compare`, `search`"
+    " and `time_zone` as in show_usage. A name that is in use is refused.",
     "changeView": "Change some fields of a saved question; those that you leave out stay. The earlier values are overwritten:"
     f" read the view first. {_TELL}",
     # unit cost

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from gateway.operate.site.explore_asked import Step
 from gateway.usage.sums.answering import Answer, Line, answered
+from gateway.usage.sums.bounds import KEPT_DAYS
 from gateway.usage.sums.days import Days, buckets_of
 from gateway.usage.sums.figures import NO_USAGE, UsageSums, less
 from gateway.usage.sums.grains import DAY
@@ -55,7 +56,8 @@ async def over_time(queries: UsageQueries, question: Question, answer: Answer, s
     hours_from = as_of.hours_from_ms // HOUR_MS
     interval = interval_of(step, answer.within, hours_from)
     zone = question.zone if answer.within.first_hour >= hours_from else UTC
-    days = Days(zone, max(question.from_ms, answer.within.first_hour * HOUR_MS))
+    oldest_ms = queries.now_ms() - KEPT_DAYS * DAY * HOUR_MS
+    days = Days(zone, max(question.from_ms, answer.within.first_hour * HOUR_MS, oldest_ms))
     starts_ms = days.starts(answer.within, interval, queries.now_ms())
     found = {
         each.start_ms: each.sums for each in await buckets_of(queries, answer.within, interval, answer.where, days)

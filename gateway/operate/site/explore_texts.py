@@ -30,9 +30,14 @@ def period_text(start_ms: int, end_ms: int, zone: tzinfo) -> str:
     """`16 Nov 2026`, `16 Nov 2026 to 22 Nov 2026`; with times where one is no midnight."""
     start, end = (datetime.fromtimestamp(ms / 1000, zone) for ms in (start_ms, end_ms))
     if start != midnight(start) or end != midnight(end):
-        return f"{start:%-d %b %Y %H:%M} to {end:%-d %b %Y %H:%M}"
+        return f"{day_text(start)} {start:%H:%M} to {day_text(end)} {end:%H:%M}"
     last = end - timedelta(days=1)
-    return f"{start:%-d %b %Y}" if start >= last else f"{start:%-d %b %Y} to {last:%-d %b %Y}"
+    return day_text(start) if start >= last else f"{day_text(start)} to {day_text(last)}"
+
+
+def day_text(day: datetime) -> str:
+    """`6 Nov 2026`."""
+    return f"{day.day} {day:%b %Y}"
 
 
 def range_text(within: TimeRange, zone: tzinfo) -> str:

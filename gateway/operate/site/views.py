@@ -29,6 +29,7 @@ LIST: Final = "/views"
 ONE: Final = LIST + "/{view_id}"
 MAX_ROWS: Final = 100
 MAX_TABS: Final = 20
+SORTING: Final = ("sort_key", "sort_order")
 
 
 async def load(request: web.Request) -> dict[str, Any]:
@@ -74,7 +75,8 @@ def explored(view: Kept, now_ms: int) -> str:
     """The path of Explore with its question."""
     moves = SLASH not in view.range
     pairs = [pair for pair in question_of(view, now_ms) if not (moves and pair[0] in {"from", "to", "range"})]
-    pairs = [("chart" if name == "interval" else name, value) for name, value in pairs if value != "start"]
+    if view.interval is not None:  # its order is that of time
+        pairs = [("chart" if name == "interval" else name, value) for name, value in pairs if name not in SORTING]
     pairs += [("range", view.range)] if moves else []
     return f"/usage?{urlencode(pairs)}"
 

@@ -23,6 +23,7 @@ from gateway.operate.site.explore_rows import percent, signed
 from gateway.operate.site.explore_texts import covering_note, period_text
 from gateway.operate.usage import show
 from gateway.stores.sql.sums.home import SqlSums
+from gateway.usage.sums.bounds import KEPT_DAYS
 from gateway.usage.sums.figures import NO_USAGE, together
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
@@ -184,6 +185,14 @@ async def test_the_charts_add_up_to_the_total_in_every_zone(sums: SumHome, queri
             assert [course.line is None for course in courses] == [False] * TOP + [True]
             assert together(each for course in courses for each in course.sums) == found.answer.total
             assert found.over_time.interval == step
+
+
+async def test_the_chart_of_a_range_of_decades_has_the_days_that_are_kept(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, of("core", ago_h=0))
+    html, found, _ = await page(queries, "from=1970-01-01&to=9999-12-31&group_by=team")
+    assert KEPT_DAYS <= len(found.over_time.starts_ms) <= KEPT_DAYS + 1
+    assert found.over_time.courses[0].sums[-1].calls == 1
+    assert len(html) < 300_000
 
 
 async def test_one_group_is_one_colour_without_a_legend(sums: SumHome, queries: UsageQueries) -> None:

@@ -133,6 +133,13 @@ async def test_a_view_keeps_the_whole_question_and_explore_asks_the_same(rig: Ri
     }  # fmt: skip
 
 
+async def test_a_view_of_days_is_explored_by_their_chart(rig: Rig) -> None:
+    made = (await rig.ask("POST", body={"name": "days", "interval": "day", "range": "last_7_days"}))["view"]
+    path = shown(await rig.store.read(made["id"]), NOW_MS)["explore"]
+    assert path == "/usage?chart=day&range=last_7_days"
+    assert asked_of(parse_qsl(urlsplit(path).query)).question(NOW_MS)
+
+
 async def test_a_view_may_have_two_times_of_its_zone(rig: Rig) -> None:
     body = {"name": "a week", "range": "2025-12-29/2026-01-05T06:00", "time_zone": "Asia/Tokyo"}
     made = (await rig.ask("POST", body=body))["view"]
