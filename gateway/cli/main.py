@@ -129,7 +129,6 @@ def demo(keep: bool, edges: int | None, outage: float, cluster: bool) -> None:  
     """
     try:
         from gateway.cli.demo import run_demo  # noqa: PLC0415 needs the extra `demo`
-        from gateway.cli.demo_cluster import run_cluster_demo  # noqa: PLC0415 as above
         from gateway.cli.demo_edges import run_edges_demo  # noqa: PLC0415 as above
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("opentelemetry"):
@@ -140,6 +139,12 @@ def demo(keep: bool, edges: int | None, outage: float, cluster: bool) -> None:  
         ) from missing
 
     if cluster:
+        try:
+            from gateway.cli.demo_cluster import run_cluster_demo  # noqa: PLC0415 psycopg is an extra
+        except ModuleNotFoundError as missing:
+            raise click.ClickException(
+                f"a cell needs {missing.name}: pip install 'ai-telemetry-gateway[postgres]'"
+            ) from missing
         sys.exit(run_cluster_demo(keep=keep))
     sys.exit(run_demo(keep=keep) if edges is None else run_edges_demo(edges, outage_s=outage, keep=keep))
 

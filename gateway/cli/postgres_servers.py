@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import click
+import psycopg
 
 from gateway.common.free_port import free_port
 
 USER: Final = "postgres"
+NODES: Final = (0, 1, 2)
 SYNCHRONOUS: Final = "ANY 1 (node1, node2, node3)"
 NEEDED: Final = "demo --cluster needs Postgres: apt install postgresql"
 
@@ -31,7 +33,7 @@ class Cluster:
 
     def __init__(self, folder: Path, binaries: Path) -> None:
         self._folder, self._binaries = folder, binaries
-        self._ports = [free_port() for _ in range(3)]
+        self._ports = [free_port() for _ in NODES]
         self._primary = 0
         self._running: set[int] = set()
 
@@ -43,30 +45,54 @@ class Cluster:
 
     async def start(self) -> None:
         """Raises ClickException."""
-        os.chmod(self._folder, 0o755)  # noqa: PTH101, S103 - the servers run as another user below it
+        self._folder.chmod(0o755)  # the servers run as another user below it
         home = self._home(0)
         await self._run("initdb", "-D", home / "data", "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", home=0)
         self._write_settings(0)
         await self._control(0, "start")
-        for node in (1, 2):
-            source = ("-h", "127.0.0.1", "-p", str(self._ports[0]), "-U", USER)
-            await self._run("pg_basebackup", *source, "-D", self._home(node) / "data", "-R", "-X", "stream", home=node)
-            self._write_settings(node)
-            await self._control(node, "start")
+        for node in self.standbys():
+            await self.join(node)
 
-    async def kill_primary(self) -> None:
+    def standbys(self) -> list[int]:
+        return [node for node in NODES if node != self._primary]
+
+    async def join(self, node: int) -> None:
+        """Make *node*, which does not run, a standby, whatever it was before."""
+        data = self._home(node) / "data"
+        await asyncio.to_thread(shutil.rmtree, data, ignore_errors=True)
+        source = ("-h", "127.0.0.1", "-p", str(self._ports[self._primary]), "-U", USER, "-c", "fast")
+        await self._run("pg_basebackup", *source, "-D", data, "-R", "-X", "stream", home=node)
+        self._write_settings(node)
+        await self.start_node(node)
+
+    async def start_node(self, node: int) -> None:
+        await self._control(node, "start")
+
+    async def stop_node(self, node: int) -> None:
         """As if its machine lost power."""
-        await self._control(self._primary, "stop", "-m", "immediate")
-        self._running.discard(self._primary)
+        await self._control(node, "stop", "-m", "immediate")
 
-    async def promote(self) -> None:
-        """Make a standby the primary; the other one follows it."""
-        self._primary = 1
-        await self._run("pg_ctl", "-D", self._home(1) / "data", "-w", "promote", home=1)
+    async def fail_over(self) -> int:
+        """The primary dies, and the standby that has most of it becomes the primary: it has every
+        commit that was answered. The number of the node that died.
+        """
+        died = self._primary
+        await self.stop_node(died)
+        received = {node: await asyncio.to_thread(self._received, node) for node in self.standbys()}
+        self._primary = max(received, key=received.__getitem__)
+        await self._run("pg_ctl", "-D", self._home(self._primary) / "data", "-w", "promote", home=self._primary)
+        return died
+
+    def _received(self, node: int) -> int:
+        """How far a standby has the log, in bytes."""
+        at = f"host=127.0.0.1 port={self._ports[node]} user={USER} dbname=postgres"
+        with psycopg.connect(at, autocommit=True) as connection:
+            row = connection.execute("SELECT pg_last_wal_receive_lsn() - '0/0'").fetchone()
+        return 0 if row is None or row[0] is None else int(row[0])
 
     async def stop(self) -> None:
         for node in tuple(self._running):
-            await self._control(node, "stop", "-m", "immediate")
+            await self.stop_node(node)
 
     def _home(self, node: int) -> Path:
         home = self._folder / f"node{node + 1}"
@@ -101,8 +127,7 @@ class Cluster:
     async def _control(self, node: int, *command: str) -> None:
         home = self._home(node)
         await self._run("pg_ctl", "-D", home / "data", "-w", "-l", home / "log", *command, home=node)
-        if command[0] == "start":
-            self._running.add(node)
+        (self._running.add if command[0] == "start" else self._running.discard)(node)
 
     async def _run(self, program: str, *arguments: object, home: int) -> None:
         folder = self._home(home)

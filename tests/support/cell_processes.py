@@ -42,11 +42,7 @@ class Cell:
 
     def ask(self, gateway: GatewayProcess, path: str, method: str = "GET", body: Any = None) -> Any:
         """The admin API of *gateway*, as its operator."""
-        token = (gateway.data_dir / "admin-token").read_text().strip()
-        headers = {"Authorization": token, "Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        answer = fetch(gateway.admin_url + path, method=method, headers=headers, body=data)
-        return json.loads(answer) if answer else None
+        return ask(gateway, path, method, body)
 
     def wait_until_delivered(self, calls: int) -> None:
         """Wait until the service has so many records, and nothing waits any more."""
@@ -55,6 +51,15 @@ class Cell:
             return len(self.service.records()) >= calls
 
         wait_until_true(is_there, what=f"{calls} records at the service")
+
+
+def ask(gateway: GatewayProcess, path: str, method: str = "GET", body: Any = None) -> Any:
+    """As `Cell.ask`."""
+    token = (gateway.data_dir / "admin-token").read_text().strip()
+    headers = {"Authorization": token, "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    answer = fetch(gateway.admin_url + path, method=method, headers=headers, body=data)
+    return json.loads(answer) if answer else None
 
 
 def owns(gateway: GatewayProcess) -> bool:
