@@ -2,11 +2,11 @@
 --minutes 20 --seed 7`.
 
 Three gateways on a Postgres with two synchronous standbys, senders of every kind, and a service
-that misbehaves. Gateways are killed, told to stop, and stopped for longer than the lease. The primary
-dies and a standby takes over, both standbys go away and come back, waits of commits are cancelled,
-and connections are broken. At the end all is mended, and what was acknowledged is looked for in the
-service: each item exactly once, each device enrolled once, the totals of unit cost exact, with both
-identities. Prints a summary as JSON; exit code 1 when anything is not as promised.
+that misbehaves. Gateways are killed, told to stop, and stopped for longer than the lease. The
+primary dies and a standby takes over, both standbys go away and come back, waits of commits are
+cancelled, and connections are broken. At the end all is mended, and what was acknowledged is looked
+for in the service: each item exactly once, each device enrolled once, the totals of unit cost
+exact, with both identities. Prints a summary as JSON; exit code 1 when anything is not as promised.
 """
 
 import argparse
