@@ -17,7 +17,7 @@ DAMAGES = 30
 async def test_c03_any_damaged_page_leaves_a_spool_that_balances_and_ships(
     tmp_path: Path, chance: random.Random
 ) -> None:
-    whole = UnitRig(tmp_path / "whole", can_read=True)
+    whole = UnitRig.in_folder(tmp_path / "whole", can_read=True)
     for number in range(400):
         await whole.keep(metered(1, place(f"element-{number}")))
         await whole.event(f"e-{number}", metered(1, place(f"element-{number}")))
@@ -33,7 +33,7 @@ async def test_c03_any_damaged_page_leaves_a_spool_that_balances_and_ships(
         damaged[at : at + 200] = chance.randbytes(200)
         (folder / DATABASE).write_bytes(damaged)
         shutil.copy(tmp_path / "whole" / SUMMARY, folder)
-        rig = UnitRig(folder, can_read=True)
+        rig = UnitRig.in_folder(folder, can_read=True)
         edge = dict(rig.spool.edge())
         assert edge["received"] == edge["kept"] == 800, at // PAGE_BYTES
         await rig.ship()

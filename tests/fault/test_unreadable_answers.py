@@ -329,7 +329,7 @@ async def test_totals_whose_answer_is_never_whole_are_halved_and_the_refused_one
         body = orjson.dumps({"accepted": len(elements) - len(rejected), "rejected": rejected})
         return as_json(body if len(elements) <= 4 else body[:-1])
 
-    rig = UnitRig(tmp_path / "data", can_read=True)
+    rig = UnitRig.in_folder(tmp_path / "data", can_read=True)
     upstream.respond = respond
     await rig.keep(*(metered(1, place(f"e{number}")) for number in range(16)))
     await unit_cost_run(rig, client, clock)
@@ -343,7 +343,7 @@ async def test_a_batch_of_sums_is_never_halved(
     tmp_path: Path, client: CostServiceClient, upstream: Upstream, clock: ManualClock, *, repeatable_sums: bool
 ) -> None:
     """A half would go under an id of its own, and its sums be added twice."""
-    rig = UnitRig(tmp_path / "data", ships="sum")
+    rig = UnitRig.in_folder(tmp_path / "data", ships="sum")
     unreadable = as_json(b'{"accepted":3,"rejected":[')
     upstream.script.extend([unreadable] * SAME_KEY_TRIES)
     upstream.respond = lambda seen: as_json(b'{"accepted":3,"rejected":[]}')
@@ -359,7 +359,7 @@ async def test_a_batch_of_sums_is_never_halved(
 async def test_sums_whose_answer_is_never_whole_are_set_aside_and_not_sent_again(
     tmp_path: Path, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
-    rig = UnitRig(tmp_path / "data", ships="sum")
+    rig = UnitRig.in_folder(tmp_path / "data", ships="sum")
     upstream.respond = lambda seen: as_json(b'{"accepted":3,"rejected":[')
     await rig.keep(*(metered(1, place(element)) for element in "abc"))
     await unit_cost_run(rig, client, clock)
@@ -374,7 +374,7 @@ async def test_sums_whose_answer_is_not_understood_hold_the_lane_whole_and_under
     tmp_path: Path, client: CostServiceClient, upstream: Upstream, clock: ManualClock, *, repeatable_sums: bool
 ) -> None:
     """Also after an answered failure: that may come from someone who knows no keys."""
-    rig = UnitRig(tmp_path / "data", ships="sum")
+    rig = UnitRig.in_folder(tmp_path / "data", ships="sum")
     upstream.script.extend([as_json(b'{"accepted":0}')] * 6 + [Reply(429)])
     upstream.respond = lambda seen: as_json(b'{"accepted":3,"rejected":[]}')
     await rig.keep(*(metered(1, place(element)) for element in "abc"))
@@ -396,7 +396,7 @@ async def test_streams_whose_answers_are_not_understood_are_probed_and_go_on_whe
     tmp_path: Path, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
     """A store of streams has no one order: another stream may be what is probed."""
-    rig = UnitRig(tmp_path / "data", ships="sum")
+    rig = UnitRig.in_folder(tmp_path / "data", ships="sum")
     upstream.respond = lambda seen: as_json(b'{"accepted":0}')
     for stream in ("one", "two", "three"):
         await rig.keep(*(metered(1, place(element), stream=stream) for element in "abcd"))
@@ -438,7 +438,7 @@ async def test_a_page_of_totals_that_is_not_whole_is_read_again_and_not_taken_fo
 ) -> None:
     held = {"granularity": "HOURLY", "filter": {"custom:Product": ["chat"]}, "timestamp": "2026-01-05T10:00:00Z"}
     page = orjson.dumps({"records": [held | {"element_name": "acme", "value": "100"}], "pagination": {}})
-    rig = UnitRig(tmp_path / "data", can_read=True)
+    rig = UnitRig.in_folder(tmp_path / "data", can_read=True)
     upstream.script.extend(
         [as_json(page[:-1]), encoded("gzip", gzip.compress(page)[:-9]), as_json(b"\xef\xbb\xbf" + page)]
     )

@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spool.errors import SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, Batch
 from spool.settling import Change
-from spool.store import Refusal
+from spool.store import Refusal, Spool
 from tests.support.postgres import needs_postgres
-from tests.support.spool_homes import RecordSpool, spool_home_of
+from tests.support.spool_homes import letters_of, spool_home_of
 from tests.support.spool_rig import SETTINGS, Clock, append, freeze
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.unsettled: list[Unsettled] = []
         self.old: set[bytes] = set()
         """Records that are too old, but settled only then or were under way."""
-        self.spool: RecordSpool
+        self.spool: Spool
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -418,7 +418,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 left = [record for batch in model.frozen for record in batch.records] + model.waiting
                 left += [] if lane == DEVICES else [x.record for x in self.unsettled]
                 assert self.run(drained_whole(self.spool, lane)) == left
-                letters = [record for _, _, record in self.run(self.home.letters(lane))]
+                letters = [record for _, _, record in self.run(letters_of(self.spool, lane))]
                 assert letters == [record for of, record in self.letters if of == lane]
                 outcomes = [*model.delivered, *model.dead, *model.expired, *left]
                 assert len(set(outcomes)) == len(outcomes), "a record had two fates"
@@ -427,7 +427,7 @@ class SpoolMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-async def drained_whole(spool: RecordSpool, lane: str) -> list[bytes]:
+async def drained_whole(spool: Spool, lane: str) -> list[bytes]:
     records: list[bytes] = []
     while (batch := await freeze(spool, lane)) is not None:
         records += batch.records

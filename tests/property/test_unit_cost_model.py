@@ -1,5 +1,5 @@
-"""Whatever senders post and whatever happens to batches in between, the upstream ends with
-the sums that a dict comes to.
+"""On each home: whatever senders post and whatever happens to batches in between, the upstream ends
+with the sums that a dict comes to.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from exporters.base import Outcome, Retry
 from exporters.cost_service.doubts import Doubts
 from spool.record import UNIT_COST, Batch
 from spool.unit_cost import NAME_BLOCKED_MS, Operation, TotalKey
+from tests.support.spool_homes import HOMES, spool_home_of
+from tests.support.spool_rig import Clock
 from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
 
 VALUES = st.decimals(min_value="0.000001", max_value="99999999", places=6, allow_nan=False)
@@ -53,14 +56,21 @@ DELETED_UNDER_WAY: list[Step] = [
 ]
 
 
-@example(sum_that("lost_answer", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
-@example(sum_that("killed_unheard", "refused", "acked"), False, "sum")  # noqa: FBT003 - as drawn
-@example(DELETED_UNDER_WAY, False, "replace")  # noqa: FBT003 - as drawn
-@given(STEPS, st.booleans(), st.sampled_from(["replace", "sum"]))
-@settings(max_examples=80, deadline=None)
-def test_the_upstream_ends_with_what_the_senders_said(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
+@example(steps=sum_that("lost_answer", "refused", "acked"), can_read=False, ships="sum")
+@example(steps=sum_that("killed_unheard", "refused", "acked"), can_read=False, ships="sum")
+@example(steps=DELETED_UNDER_WAY, can_read=False, ships="replace")
+@pytest.mark.parametrize("home_name", HOMES)
+@given(steps=STEPS, can_read=st.booleans(), ships=st.sampled_from(["replace", "sum"]))
+@settings(max_examples=2500, deadline=None)
+def test_the_upstream_ends_with_what_the_senders_said(
+    home_name: str,
+    steps: list[Step],
+    can_read: bool,  # noqa: FBT001 - drawn
+    ships: str,
+) -> None:
     async def run(folder: Path) -> None:
-        course = Course(UnitRig(folder / "data", ships=ships, can_read=can_read))
+        home = spool_home_of(home_name, folder / "data", clock := Clock())
+        course = Course(UnitRig(home, clock, ships=ships, can_read=can_read))
         for name, *arguments in steps:
             await getattr(course, str(name))(*arguments)
         await course.finish()

@@ -15,37 +15,19 @@ from spool.dead_letters import Chosen
 from spool.errors import SpoolError
 from spool.postgres.spool import PostgresSpool, no_fence, open_writer
 from spool.postgres.writer import Fence
-from spool.record import AI_TELEMETRY, OWN_LANES, Lane
+from spool.record import AI_TELEMETRY, Lane
 from spool.settings import SpoolSettings
 from spool.sql.opening import lanes_of
-from spool.sql.spool import SqlSpool
 from spool.sqlite.spool import SqliteSpool
-from spool.store import (
-    AppendStore,
-    BrakeStore,
-    CountingStore,
-    IntakeStore,
-    SettledReader,
-    StatusStore,
-    SupervisedLaneStore,
-)
+from spool.store import Spool
 from tests.support.postgres import needs_postgres, shared_server
-from tests.support.spool_in_memory import MemoryHome, SpoolInMemory
+from tests.support.spool_in_memory.home import MemoryHome, check
+from tests.support.spool_in_memory.spool import SpoolInMemory
 from tests.support.spool_rig import SETTINGS, Clock, assert_balanced
 
 HOMES: Final = ("sqlite", "memory")
 EVERY_HOME: Final = (*HOMES, pytest.param("postgres", marks=needs_postgres))
 ALL: Final = 1 << 30
-
-
-class RecordSpool(
-    IntakeStore, AppendStore, CountingStore, SupervisedLaneStore, BrakeStore, SettledReader, StatusStore, Protocol
-):
-    """`spool.store.Spool` without resends, usage events and unit cost."""
-
-    async def run_maintenance(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class SpoolHome(Protocol):
@@ -57,7 +39,7 @@ class SpoolHome(Protocol):
         settings: SpoolSettings = SETTINGS,
         exporters: Sequence[Lane] = (),
         settling: Sequence[Lane] = (),
-    ) -> RecordSpool:
+    ) -> Spool:
         """Lanes do not settle unless *settling* names them."""
 
     def kill(self) -> None:
@@ -76,9 +58,6 @@ class SpoolHome(Protocol):
     async def check(self) -> None:
         """The identities hold, and the figures state what is kept."""
 
-    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
-        """Code, message and record of the dead letters of *lane*, oldest first."""
-
     async def close(self) -> None:
         """Close the spool that is open."""
 
@@ -90,12 +69,13 @@ def spool_home_of(name: str, folder: Path, clock: Clock | None = None) -> SpoolH
     return InMemory(clock) if name == "memory" else InFolder(folder, clock)
 
 
-async def chunk_count(spool: RecordSpool) -> int:
+async def chunk_count(spool: Spool) -> int:
     """How many chunks of AI records are kept."""
     return sum([len(page) async for page in await spool.evidence(AI_TELEMETRY, 0, ALL)])
 
 
-async def letters_of(spool: SqlSpool[Any], lane: Lane) -> list[tuple[str, str, bytes]]:
+async def letters_of(spool: Spool, lane: Lane) -> list[tuple[str, str, bytes]]:
+    """Code, message and record of the dead letters of *lane*, oldest first."""
     found = await spool.operator().find(Chosen(lanes=(lane,)), most=ALL)
     return [(x.reason, x.message, x.record) for x in found]
 
@@ -163,9 +143,6 @@ class InFolder:
 
     async def check(self) -> None:
         await assert_balanced(self._spool)
-
-    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
-        return await letters_of(self._spool, lane)
 
     async def close(self) -> None:
         await self._spool.close()
@@ -237,9 +214,6 @@ class InPostgres:
     async def check(self) -> None:
         await assert_balanced(self._spool)
 
-    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
-        return await letters_of(self._spool, lane)
-
     async def close(self) -> None:
         await self._spool.close()
 
@@ -289,21 +263,7 @@ class InMemory:
         self._opened.disk.refuses_chunks = False
 
     async def check(self) -> None:
-        disk = self._opened.disk
-        assert disk.counters.is_balanced(), disk.counters
-        assert disk.counters.edge["kept"] == sum(disk.counters.lane(lane).kept for lane in OWN_LANES)
-        for lane, state in disk.lanes.items():
-            waiting = sum(
-                1
-                for chunk in disk.of(state.source, state.next.seq)
-                for _ in chunk.left(state.next.idx if chunk.seq == state.next.seq else 0)
-            )
-            held = len(disk.held) if state.source == AI_TELEMETRY else 0
-            frozen = sum(len(known.positions) for known in state.frozen)
-            assert disk.counters.lane(lane).pending == waiting + held + frozen, lane
-
-    async def letters(self, lane: Lane) -> list[tuple[str, str, bytes]]:
-        return [(x.reason, x.message, x.record) for x in self._opened.disk.letters if x.lane == lane]
+        check(self._opened.disk)
 
     async def close(self) -> None:
         await self._spool.close()

@@ -24,7 +24,8 @@ from spool.unit_cost import (
     filter_text,
 )
 from tests.support.calls import EPOCH_MS
-from tests.support.spool_rig import Clock, assert_balanced, copied, open_spool
+from tests.support.spool_homes import SpoolHome, spool_home_of
+from tests.support.spool_rig import Clock
 
 HOUR_MS = 3_600_000
 SHAPE = Shape("allocation", "HOURLY", ("custom:Product",))
@@ -90,19 +91,24 @@ class FarEnd:
 
 
 class UnitRig:
-    """A real spool with its unit-cost lane and an upstream."""
+    """A spool with its unit-cost lane and an upstream."""
 
-    def __init__(self, data_dir: Path, *, ships: str = "replace", can_read: bool = False) -> None:
+    def __init__(self, home: SpoolHome, clock: Clock, *, ships: str = "replace", can_read: bool = False) -> None:
+        """*home* has the same clock."""
         self.may_create = self.may_delete = True
-        self.clock = Clock()
-        self.data_dir = data_dir
+        self.home, self.clock = home, clock
         self.far = FarEnd()
         self.rules = Rules("sum" if ships == "sum" else "replace", 100)
         self.can_read = can_read
         self.open_spool()
 
+    @classmethod
+    def in_folder(cls, data_dir: Path, *, ships: str = "replace", can_read: bool = False) -> "UnitRig":
+        clock = Clock()
+        return cls(spool_home_of("sqlite", data_dir, clock), clock, ships=ships, can_read=can_read)
+
     def open_spool(self) -> None:
-        self.spool = open_spool(self.data_dir, self.clock)
+        self.spool = self.home.open()
         self.store = self.spool.events(self.rules)
         self.lane = self.spool.unit_cost(
             can_read=lambda: self.can_read, can_create=lambda: self.may_create, can_delete=lambda: self.may_delete
@@ -140,22 +146,15 @@ class UnitRig:
         return found
 
     async def reopen(self) -> None:
-        await assert_balanced(self.spool)
+        await self.close()
+        self.open_spool()
+
+    async def kill(self) -> None:
+        """Go on with what kill -9 leaves now; the upstream is the same."""
+        self.home.kill()
         await self.spool.close()
         self.open_spool()
 
-    async def killed(self, to: Path) -> "UnitRig":
-        """The gateway that starts on the files as kill -9 leaves them
-        now; the upstream is the same.
-        """
-        other = object.__new__(UnitRig)
-        other.clock, other.far, other.rules, other.can_read = self.clock, self.far, self.rules, self.can_read
-        other.may_create, other.may_delete = self.may_create, self.may_delete
-        other.data_dir = copied(self.data_dir, to)
-        (other.data_dir / "lock").unlink()
-        other.open_spool()
-        return other
-
     async def close(self) -> None:
-        await assert_balanced(self.spool)
+        await self.home.check()
         await self.spool.close()

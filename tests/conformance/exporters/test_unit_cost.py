@@ -32,14 +32,14 @@ LIMITS = BatchLimits(max_records=3000)
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[UnitRig]:
-    made = UnitRig(tmp_path / "data", can_read=True)
+    made = UnitRig.in_folder(tmp_path / "data", can_read=True)
     yield made
     await made.close()
 
 
 @pytest.fixture
 async def summing(tmp_path: Path) -> AsyncIterator[UnitRig]:
-    made = UnitRig(tmp_path / "data", ships="sum")
+    made = UnitRig.in_folder(tmp_path / "data", ships="sum")
     yield made
     await made.close()
 
@@ -192,19 +192,17 @@ async def test_a_sum_goes_under_another_key_after_503_and_under_the_same_once_a_
 
 
 async def test_a_sum_that_may_have_gone_out_before_a_kill_keeps_its_key(
-    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock, tmp_path: Path
+    summing: UnitRig, client: CostServiceClient, upstream: Upstream, clock: ManualClock
 ) -> None:
     await summing.keep(metered(1))
     assert (
         await exporter_of(summing, client, clock).send(await summing.frozen()) == Delivered()
     )  # and dies before the ack
-    other = await summing.killed(tmp_path / "killed")
+    await summing.kill()
     upstream.script.extend([Reply(503), Reply(200)])
-    await ship(other, exporter_of(other, client, clock), clock)
+    await ship(summing, exporter_of(summing, client, clock), clock)
     assert len({seen.headers["Idempotency-Key"] for seen in upstream.seen}) == 1
     assert len(upstream.seen) == 3
-    await other.close()
-    summing.lane.forget_leases(UNIT_COST)
 
 
 async def test_a_sum_whose_key_is_refused_for_ever_after_silence_gets_through_under_another(

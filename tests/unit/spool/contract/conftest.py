@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spool_homes import EVERY_HOME, RecordSpool, SpoolHome, spool_home_of
+from spool.store import Spool
+from tests.support.spool_homes import EVERY_HOME, SpoolHome, spool_home_of
 from tests.support.spool_rig import Clock
 
 
@@ -15,7 +16,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> SpoolH
 
 
 @pytest.fixture
-async def spool(home: SpoolHome) -> AsyncIterator[RecordSpool]:
+async def spool(home: SpoolHome) -> AsyncIterator[Spool]:
     """Its figures must agree with what is kept when the test is over."""
     spool = home.open()
     yield spool

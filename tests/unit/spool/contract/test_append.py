@@ -11,11 +11,12 @@ import pytest
 from spool.errors import SpoolError, SpoolFull
 from spool.record import AI_TELEMETRY, DEVICES, USAGE_EVENTS
 from spool.settling import Position
-from tests.support.spool_homes import RecordSpool, SpoolHome
+from spool.store import Spool
+from tests.support.spool_homes import SpoolHome
 from tests.support.spool_rig import SETTINGS, Clock, append, drained, noise
 
 
-async def test_positions_handed_out_at_append_name_the_records(spool: RecordSpool) -> None:
+async def test_positions_handed_out_at_append_name_the_records(spool: Spool) -> None:
     positions: list[Position] = []
     waiting: list[Awaitable[None]] = []
     with spool.reserve():
@@ -27,20 +28,20 @@ async def test_positions_handed_out_at_append_name_the_records(spool: RecordSpoo
     assert await spool.read(AI_TELEMETRY, positions) == [str(n).encode() for n in range(1200)]
 
 
-async def test_records_leave_in_the_order_in_which_they_were_accepted(spool: RecordSpool) -> None:
+async def test_records_leave_in_the_order_in_which_they_were_accepted(spool: Spool) -> None:
     for start in range(0, 3000, 300):
         await asyncio.gather(*(append(spool, [str(n).encode()]) for n in range(start, start + 300)))
     assert await drained(spool, max_records=70) == [str(n).encode() for n in range(3000)]
 
 
-async def test_lanes_do_not_mix(spool: RecordSpool) -> None:
+async def test_lanes_do_not_mix(spool: Spool) -> None:
     await asyncio.gather(*(append(spool, [lane.encode()], lane) for lane in (AI_TELEMETRY, DEVICES, USAGE_EVENTS)))
     assert await drained(spool, DEVICES) == [b"devices"]
     assert await drained(spool, USAGE_EVENTS) == [b"usage_events"]
     assert spool.depth(AI_TELEMETRY).pending == 1
 
 
-async def test_empty_and_large_records_come_back_as_they_are(spool: RecordSpool) -> None:
+async def test_empty_and_large_records_come_back_as_they_are(spool: Spool) -> None:
     records = [b"", b"x" * (3 << 20), b"", "é\u2028".encode()]
     await append(spool, records)
     assert await drained(spool) == records
@@ -80,7 +81,7 @@ async def test_an_answered_append_is_there_after_a_kill(home: SpoolHome) -> None
     await after.close()
 
 
-async def test_what_comes_after_a_numbered_chunk_has_a_higher_number(spool: RecordSpool) -> None:
+async def test_what_comes_after_a_numbered_chunk_has_a_higher_number(spool: Spool) -> None:
     """Else it would be let go with that chunk, whatever is to be decided about it."""
     with spool.reserve():
         asked, _ = spool.position(AI_TELEMETRY)

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from spool.record import AI_TELEMETRY, Batch
-from spool.store import Refusal
+from spool.store import Refusal, Spool
 from tests.support.polling import HANGS_S
-from tests.support.spool_homes import RecordSpool, SpoolHome
+from tests.support.spool_homes import SpoolHome, letters_of
 from tests.support.spool_rig import SETTINGS, Clock, append, drained, freeze, frozen
 
 
@@ -18,7 +18,7 @@ def numbers(*span: int) -> list[bytes]:
     return [str(n).encode() for n in range(*span)]
 
 
-async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: RecordSpool) -> None:
+async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: Spool) -> None:
     await append(spool, numbers(10))
     batch = await frozen(spool, max_records=4)
     assert batch.records == (b"0", b"1", b"2", b"3")
@@ -31,7 +31,7 @@ async def test_a_batch_holds_the_oldest_records_up_to_the_limits(spool: RecordSp
 
 
 async def test_a_limit_in_bytes_counts_a_separator_a_record_and_lets_one_large_record_through(
-    spool: RecordSpool,
+    spool: Spool,
 ) -> None:
     await append(spool, [b"0000", b"aaaa", b"bbbb", b"cccc", b"d" * 100, b"e"])
     assert (await frozen(spool, max_bytes=9)).records == (b"0000",)
@@ -41,13 +41,13 @@ async def test_a_limit_in_bytes_counts_a_separator_a_record_and_lets_one_large_r
     assert (await frozen(spool, max_bytes=10)).records == (b"e",)
 
 
-async def test_a_batch_may_begin_and_end_inside_chunks(spool: RecordSpool) -> None:
+async def test_a_batch_may_begin_and_end_inside_chunks(spool: Spool) -> None:
     for start in range(0, 50, 5):
         await append(spool, numbers(start, start + 5))
     assert await drained(spool, max_records=7) == numbers(50)
 
 
-async def test_a_leased_batch_is_not_given_again_and_a_released_one_comes_first(spool: RecordSpool) -> None:
+async def test_a_leased_batch_is_not_given_again_and_a_released_one_comes_first(spool: Spool) -> None:
     await append(spool, numbers(6))
     first, second = await frozen(spool, max_records=2), await frozen(spool, max_records=2)
     await spool.release(second, answered=True)
@@ -79,7 +79,7 @@ async def test_a_frozen_batch_survives_a_restart_unchanged(home: SpoolHome, cloc
     await spool.close()
 
 
-async def test_two_who_freeze_at_once_get_different_batches(spool: RecordSpool) -> None:
+async def test_two_who_freeze_at_once_get_different_batches(spool: Spool) -> None:
     await append(spool, numbers(6))
     released = await frozen(spool, max_records=2)
     await spool.release(released, answered=False)
@@ -87,7 +87,7 @@ async def test_two_who_freeze_at_once_get_different_batches(spool: RecordSpool) 
     assert [batch.records if batch else None for batch in got] == [(b"0", b"1"), (b"2", b"3"), (b"4", b"5"), None]
 
 
-async def test_an_ack_delivers_and_a_second_one_counts_nothing(home: SpoolHome, spool: RecordSpool) -> None:
+async def test_an_ack_delivers_and_a_second_one_counts_nothing(home: SpoolHome, spool: Spool) -> None:
     await append(spool, numbers(3))
     batch = await frozen(spool)
     await spool.ack(batch)
@@ -95,26 +95,26 @@ async def test_an_ack_delivers_and_a_second_one_counts_nothing(home: SpoolHome, 
     await spool.bury(batch, "x", "y")
     depth = spool.depth(AI_TELEMETRY)
     assert (depth.kept, depth.delivered, depth.pending, depth.dead_lettered) == (3, 3, 0, 0)
-    assert await home.letters(AI_TELEMETRY) == []
+    assert await letters_of(spool, AI_TELEMETRY) == []
 
 
-async def test_refused_records_become_dead_letters_each_once(home: SpoolHome, spool: RecordSpool) -> None:
+async def test_refused_records_become_dead_letters_each_once(home: SpoolHome, spool: Spool) -> None:
     await append(spool, numbers(4))
     batch = await frozen(spool)
     refused = [Refusal(2, "bad", "z" * 9000), Refusal(2, "worse", "again"), Refusal(-1, "x", ""), Refusal(4, "x", "")]
     await spool.ack(batch, refused)
     depth = spool.depth(AI_TELEMETRY)
     assert (depth.delivered, depth.dead_lettered, depth.pending) == (3, 1, 0)
-    ((code, message, record),) = await home.letters(AI_TELEMETRY)
+    ((code, message, record),) = await letters_of(spool, AI_TELEMETRY)
     assert (code, record) == ("worse", b"2")
     assert len(message) <= 512
 
 
-async def test_a_buried_batch_is_set_aside_whole(home: SpoolHome, spool: RecordSpool) -> None:
+async def test_a_buried_batch_is_set_aside_whole(home: SpoolHome, spool: Spool) -> None:
     await append(spool, numbers(3))
     batch = await frozen(spool, max_records=2)
     await spool.bury(batch, "too_large", "no")
-    assert [record for *_, record in await home.letters(AI_TELEMETRY)] == [b"0", b"1"]
+    assert [record for *_, record in await letters_of(spool, AI_TELEMETRY)] == [b"0", b"1"]
     assert await drained(spool) == [b"2"]
 
 
@@ -139,7 +139,7 @@ async def test_a_split_batch_comes_back_as_two_halves_with_ids_of_their_own(home
     await spool.close()
 
 
-async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: RecordSpool) -> None:
+async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: Spool) -> None:
     await append(spool, [b"1"])
     batch = await frozen(spool)
     with pytest.raises(ValueError, match="one record"):
@@ -148,7 +148,7 @@ async def test_a_batch_of_one_record_cannot_be_split_and_stays(spool: RecordSpoo
     assert (await frozen(spool)).records == (b"1",)
 
 
-async def test_a_bad_request_takes_no_append_with_it(spool: RecordSpool) -> None:
+async def test_a_bad_request_takes_no_append_with_it(spool: Spool) -> None:
     await append(spool, [b"1"])
     batch = await frozen(spool)
     kept, failed = append(spool, [b"2"]), asyncio.ensure_future(spool.split(batch))
@@ -159,7 +159,7 @@ async def test_a_bad_request_takes_no_append_with_it(spool: RecordSpool) -> None
     assert await drained(spool) == [b"2"]
 
 
-async def test_acked_batches_leave_out_of_order_and_nothing_is_lost(spool: RecordSpool) -> None:
+async def test_acked_batches_leave_out_of_order_and_nothing_is_lost(spool: Spool) -> None:
     await append(spool, numbers(9))
     batches: list[Batch] = [await frozen(spool, max_records=3) for _ in range(3)]
     await spool.ack(batches[2])
@@ -173,12 +173,12 @@ class TestLinger:
     """A lane waits for a fuller batch, but not for long."""
 
     @pytest.fixture
-    async def patient(self, home: SpoolHome, clock: Clock) -> AsyncIterator[RecordSpool]:
+    async def patient(self, home: SpoolHome, clock: Clock) -> AsyncIterator[Spool]:
         spool = home.open(settings=replace(SETTINGS, linger_ms=1000))
         yield spool
         await spool.close()
 
-    async def test_few_young_records_wait_and_old_ones_go(self, patient: RecordSpool, clock: Clock) -> None:
+    async def test_few_young_records_wait_and_old_ones_go(self, patient: Spool, clock: Clock) -> None:
         await append(patient, numbers(3))
         assert await freeze(patient, max_records=4) is None
         clock.now_ms += 999
@@ -186,19 +186,19 @@ class TestLinger:
         clock.now_ms += 1
         assert (await frozen(patient, max_records=4)).records == tuple(numbers(3))
 
-    async def test_a_full_batch_goes_at_once_by_records_or_by_bytes(self, patient: RecordSpool) -> None:
+    async def test_a_full_batch_goes_at_once_by_records_or_by_bytes(self, patient: Spool) -> None:
         await append(patient, numbers(3))
         assert len((await frozen(patient, max_records=3)).records) == 3
         await append(patient, [b"x" * 50] * 2)
         assert len((await frozen(patient, max_records=9, max_bytes=60)).records) == 1
 
-    async def test_a_clock_that_jumped_back_keeps_no_record_waiting(self, patient: RecordSpool, clock: Clock) -> None:
+    async def test_a_clock_that_jumped_back_keeps_no_record_waiting(self, patient: Spool, clock: Clock) -> None:
         await append(patient, numbers(3))
         clock.wrong_ms = -10 * 365 * 86_400_000
         clock.now_ms += patient.settings.linger_ms
         assert (await frozen(patient, max_records=4)).records == tuple(numbers(3))
 
-    async def test_waiting_for_the_linger_ends_in_time(self, patient: RecordSpool, clock: Clock) -> None:
+    async def test_waiting_for_the_linger_ends_in_time(self, patient: Spool, clock: Clock) -> None:
         await append(patient, numbers(3))
         assert await freeze(patient) is None
         await patient.wait_ready(AI_TELEMETRY, 60)  # the append's own wake
@@ -208,7 +208,7 @@ class TestLinger:
             await patient.wait_ready(AI_TELEMETRY, 60)
 
 
-async def test_a_waiting_lane_is_woken_by_an_append(spool: RecordSpool) -> None:
+async def test_a_waiting_lane_is_woken_by_an_append(spool: Spool) -> None:
     waiting = asyncio.ensure_future(spool.wait_ready(AI_TELEMETRY, 60))
     await asyncio.sleep(0)
     await append(spool, [b"1"])
@@ -216,6 +216,19 @@ async def test_a_waiting_lane_is_woken_by_an_append(spool: RecordSpool) -> None:
         await waiting
 
 
-async def test_waiting_ends_after_its_time_without_anything(spool: RecordSpool) -> None:
+async def test_waiting_ends_after_its_time_without_anything(spool: Spool) -> None:
     async with asyncio.timeout(HANGS_S):
         await spool.wait_ready(AI_TELEMETRY, 0.01)
+
+
+async def test_a_brake_is_noted_for_each_lane_and_over_a_restart(home: SpoolHome) -> None:
+    spool = home.open(exporters=["archive"])
+    await spool.note_brake(AI_TELEMETRY, "why")
+    await spool.note_brake(AI_TELEMETRY, "why else")
+    await spool.note_brake("archive", "other")
+    await spool.note_brake("archive", None)
+    await spool.close()
+    again = home.open(exporters=["archive"])
+    assert await again.brake_reason(AI_TELEMETRY) == "why else"
+    assert await again.brake_reason("archive") is None
+    await again.close()

@@ -10,8 +10,8 @@ import pytest
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY, DEVICES
 from spool.settling import Change, Position
-from spool.store import Refusal
-from tests.support.spool_homes import RecordSpool, SpoolHome, chunk_count
+from spool.store import Refusal, Spool
+from tests.support.spool_homes import SpoolHome, chunk_count
 from tests.support.spool_rig import SETTINGS, Clock, append, drained, freeze, frozen, noise
 
 ARCHIVE = "archive"
@@ -224,11 +224,11 @@ class TestUpkeep:
     """Expiry, and giving back what is delivered."""
 
     @pytest.fixture
-    async def week(self, home: SpoolHome) -> RecordSpool:
+    async def week(self, home: SpoolHome) -> Spool:
         return home.open(settings=replace(SETTINGS, max_age_ms=7 * DAY_MS, keep_delivered_ms=DAY_MS))
 
     async def test_records_older_than_the_limit_expire_and_younger_ones_go(
-        self, week: RecordSpool, clock: Clock, home: SpoolHome
+        self, week: Spool, clock: Clock, home: SpoolHome
     ) -> None:
         await append(week, [b"old"] * 3)
         released = await frozen(week, max_records=1)
@@ -246,7 +246,7 @@ class TestUpkeep:
         await home.check()
         await week.close()
 
-    async def test_a_batch_in_flight_does_not_expire(self, week: RecordSpool, clock: Clock, home: SpoolHome) -> None:
+    async def test_a_batch_in_flight_does_not_expire(self, week: Spool, clock: Clock, home: SpoolHome) -> None:
         await append(week, [b"1", b"2"])
         batch = await frozen(week, max_records=1)
         clock.now_ms += 8 * DAY_MS
@@ -259,7 +259,7 @@ class TestUpkeep:
         await week.close()
 
     async def test_a_clock_that_was_wrong_for_a_while_makes_nothing_vanish(
-        self, week: RecordSpool, clock: Clock, home: SpoolHome
+        self, week: Spool, clock: Clock, home: SpoolHome
     ) -> None:
         clock.wrong_ms = 10 * DAY_MS
         await append(week, [b"from the future"])
@@ -271,9 +271,7 @@ class TestUpkeep:
         assert await drained(week) == [b"from the future", b"now"]
         await week.close()
 
-    async def test_delivered_chunks_are_kept_for_a_while_and_then_deleted(
-        self, week: RecordSpool, clock: Clock
-    ) -> None:
+    async def test_delivered_chunks_are_kept_for_a_while_and_then_deleted(self, week: Spool, clock: Clock) -> None:
         await append(week, [b"1"])
         await drained(week)
         clock.now_ms += DAY_MS
@@ -297,7 +295,7 @@ class TestUpkeep:
         assert await chunk_count(spool) < 100
         await spool.close()
 
-    async def test_the_oldest_pending_record_has_its_age(self, week: RecordSpool, clock: Clock) -> None:
+    async def test_the_oldest_pending_record_has_its_age(self, week: Spool, clock: Clock) -> None:
         start_ms = clock.now_ms
         await append(week, [b"1"])
         clock.now_ms += 50
@@ -310,7 +308,7 @@ class TestUpkeep:
         await week.close()
 
     async def test_chunk_numbers_are_not_given_twice_after_all_was_deleted(
-        self, week: RecordSpool, home: SpoolHome, clock: Clock
+        self, week: Spool, home: SpoolHome, clock: Clock
     ) -> None:
         await append(week, [b"1"])
         await append(week, [b"2"])

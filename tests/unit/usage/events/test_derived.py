@@ -75,7 +75,7 @@ def batch_of(*records: Mapping[str, Any], batch_id: str = "b") -> Batch:
 
 
 async def test_a_record_adds_once_whatever_batch_it_comes_in(tmp_path: Path) -> None:
-    rig = UnitRig(tmp_path / "data")
+    rig = UnitRig.in_folder(tmp_path / "data")
     exporter = DerivedStream(PER_TEAM, rig.store)
     assert await exporter.send(batch_of(record("a"), record("b"))) == Delivered()
     await rig.reopen()
@@ -90,7 +90,7 @@ async def test_a_record_adds_once_whatever_batch_it_comes_in(tmp_path: Path) -> 
 
 
 async def test_a_stream_of_another_shape_holds_the_lane(tmp_path: Path) -> None:
-    rig = UnitRig(tmp_path / "data")
+    rig = UnitRig.in_folder(tmp_path / "data")
     await rig.keep(metered(1, stream="per-team"))
     outcome = await DerivedStream(PER_TEAM, rig.store).send(batch_of(record()))
     assert isinstance(outcome, Hold)
