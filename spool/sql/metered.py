@@ -128,9 +128,14 @@ def keep_events(
 def _taken(
     connection: Connection, event: NewEvent, streams: dict[str, Stream], rules: Rules, now_ms: int
 ) -> IntakeOutcome:
-    """What becomes of one event; its id is noted only when it is kept."""
+    """What becomes of one event; its id is noted only when it is kept.
+
+    A repeat changes nothing, so it makes no stream, and is one whatever its stream has become.
+    """
     metered = event.metered
     if metered is not None:
+        if repeat := known_repeat(connection, event.repeat_key):
+            return repeat
         known = streams.get(metered.stream)
         found = known if known is not None and known.shape == metered.shape else None
         fits = found or unit_totals.fitting(connection, metered, rules)
@@ -199,6 +204,9 @@ def keep_records(
 ) -> IntakeOutcome:
     """All of one request or nothing. The records, one or more, may be of several streams."""
     count = len(records)
+    if repeat_key is not None and (repeat := known_repeat(connection, repeat_key)):
+        counters.add(_repeated(repeat, count))
+        return repeat
     by_stream: dict[str, list[int]] = {}
     for number, record in enumerate(records):
         by_stream.setdefault(record.stream, []).append(number)
@@ -210,19 +218,12 @@ def keep_records(
     if found := unit_totals.why_no_room(connection, by_stream, rules):
         counters.add(_rejected(count, found.code))
         return found
-    outcome: EventOutcome = "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
-    match outcome:
-        case "kept":
-            for numbers in by_stream.values():
-                stream = unit_totals.stream_for(connection, records[numbers[0]], rules)
-                changes = (records[number].change for number in numbers)
-                unit_totals.apply(connection, counters, stream, changes, now_ms)
-            counters.add(ItemCounts(received=count, kept=count))
-        case "duplicate":
-            counters.add(ItemCounts(received=count, duplicate=count, reasons={"duplicate.idempotency_key": count}))
-        case "conflict":
-            counters.add(_rejected(count, "idempotency_key_reused"))
-    return outcome
+    for numbers in by_stream.values():
+        stream = unit_totals.stream_for(connection, records[numbers[0]], rules)
+        changes = (records[number].change for number in numbers)
+        unit_totals.apply(connection, counters, stream, changes, now_ms)
+    counters.add(ItemCounts(received=count, kept=count))
+    return "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
 
 
 def delete_stream(
@@ -236,12 +237,19 @@ def delete_stream(
 ) -> EventOutcome | Mismatch:
     """Delete the stream, unless this is the repeat of a deletion."""
     if repeat_key is not None and (known := known_repeat(connection, repeat_key)):
-        counters.add(ItemCounts(received=1, duplicate=1, reasons={"duplicate.idempotency_key": 1}))
+        counters.add(_repeated(known, 1))
         return known
     found = unit_streams.delete(connection, counters, name, now_ms, forced=forced)
     if found is not None:
         return found
     return "kept" if repeat_key is None else take_repeat_key(connection, repeat_key, now_ms)
+
+
+def _repeated(repeat: EventOutcome, items: int) -> ItemCounts:
+    """Of a request whose key is known: the same again, or another one, which is refused."""
+    if repeat == "conflict":
+        return _rejected(items, "idempotency_key_reused")
+    return ItemCounts(received=items, duplicate=items, reasons={"duplicate.idempotency_key": items})
 
 
 def _rejected(items: int, reason: str) -> ItemCounts:
