@@ -20,7 +20,8 @@ class WaitingStreams:
     """
 
     def __init__(self) -> None:
-        self._ahead: deque[int] = deque()
+        self._ahead: deque[tuple[int, int]] = deque()
+        """As `first` answers."""
 
     def first(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         """(stream, since when it waits) of the stream that waits longest and has no batch."""
@@ -28,15 +29,15 @@ class WaitingStreams:
 
     def _first_ahead(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         while self._ahead:
-            found = _waiting(connection, now_ms, may, "AND {id}=?", self._ahead[0])
-            if found:
+            found = _waiting(connection, now_ms, may, "AND {id}=?", self._ahead[0][0])
+            if found == [self._ahead[0]]:
                 return found[0]
-            self._ahead.popleft()
+            self._ahead.popleft()  # it has gone, and what waits in it by now came later
         return None
 
     def _first_of_all(self, connection: Connection, now_ms: int, may: May) -> tuple[int, int] | None:
         found = _waiting(connection, now_ms, may)
-        self._ahead.extend(stream for stream, _ in found)
+        self._ahead.extend(found)
         return found[0] if found else None
 
 

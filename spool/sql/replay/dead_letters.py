@@ -8,6 +8,7 @@ only its bytes go, counted beside the counters. Every function runs inside the w
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from spool.counters import Counters
 from spool.dead_letters import Chosen, DeadLetter, LetterPage, Place, ReasonCount, SortKey, place_of
@@ -125,6 +126,14 @@ def by_reason(connection: Connection) -> list[ReasonCount]:
     return counts
 
 
+class Tried(NamedTuple):
+    """A page of dead letters that were to be pending again."""
+
+    requeued: int
+    last_id: int | None
+    """None where none was left to try."""
+
+
 def requeue(
     connection: Connection,
     counters: Counters,
@@ -134,19 +143,22 @@ def requeue(
     now_ms: int,
     *,
     most: int,
+    after_id: int,
     through_id: int,
-) -> int:
-    """Make a page of *lane*'s *chosen* dead letters pending again, as chunk *seq*; how
-    many, 0 when none is left.
+) -> Tried:
+    """Make a page of *lane*'s *chosen* dead letters behind *after_id* pending again, as chunk
+    *seq*.
 
     Those of unit cost go back into the totals that they were part of.
     """
     if lane == UNIT_COST:
-        return _put_back_totals(connection, counters, chosen, now_ms, most=most, through_id=through_id)
+        return _put_back_totals(
+            connection, counters, chosen, now_ms, most=most, after_id=after_id, through_id=through_id
+        )
     condition, params = where(chosen)
     found = connection.execute(
-        f"SELECT id, length(record) FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
-        (*params, lane, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
+        f"SELECT id, length(record) FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id>? AND id<=? ORDER BY id LIMIT ?",  # noqa: S608 - own SQL
+        (*params, lane, rows.UNREADABLE, after_id, through_id, min(most, PAGE_RECORDS)),
     ).fetchall()
     ids = _within_page(found)
     records = [_record(connection, id_) for id_ in ids]
@@ -156,7 +168,7 @@ def requeue(
         counters.lane(lane).dead_lettered -= len(ids)
         counters.lane(lane).pending += len(ids)
         side_counts.add(connection, lane, "dead_letters.replayed", len(ids))
-    return len(ids)
+    return Tried(len(ids), ids[-1] if ids else None)
 
 
 def _within_page(found: Sequence[tuple[int, int]]) -> list[int]:
@@ -171,13 +183,21 @@ def _record(connection: Connection, id_: int) -> bytes:
 
 
 def _put_back_totals(
-    connection: Connection, counters: Counters, chosen: Chosen, now_ms: int, *, most: int, through_id: int
-) -> int:
+    connection: Connection,
+    counters: Counters,
+    chosen: Chosen,
+    now_ms: int,
+    *,
+    most: int,
+    after_id: int,
+    through_id: int,
+) -> Tried:
+    """Some must stay dead letters, so a page may put back fewer than it tries."""
     condition, params = where(chosen)
     found = connection.execute(
-        f"SELECT id, record, records, buried_ms FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id<=?"  # noqa: S608 - own SQL
+        f"SELECT id, record, records, buried_ms FROM dead_letter WHERE {condition} AND lane=? AND code!=? AND bytes>0 AND id>? AND id<=?"  # noqa: S608 - own SQL
         " ORDER BY id LIMIT ?",
-        (*params, UNIT_COST, rows.UNREADABLE, through_id, min(most, PAGE_RECORDS)),
+        (*params, UNIT_COST, rows.UNREADABLE, after_id, through_id, min(most, PAGE_RECORDS)),
     ).fetchall()
     back = [
         (id_, n) for id_, body, n, buried_ms in found if unit_streams.requeue(connection, body, n, buried_ms, now_ms)
@@ -187,7 +207,7 @@ def _put_back_totals(
     counters.lane(UNIT_COST).dead_lettered -= records
     counters.lane(UNIT_COST).pending += records
     side_counts.add(connection, UNIT_COST, "dead_letters.replayed", records)
-    return len(back)
+    return Tried(len(back), found[-1][0] if found else None)
 
 
 def delete(connection: Connection, ids: Sequence[int]) -> None:

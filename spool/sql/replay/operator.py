@@ -18,6 +18,7 @@ from spool.record import DEVICES, UNIT_COST, Lane
 from spool.sql import dead_letter_rows, forgetting, rows
 from spool.sql.connection import Connection
 from spool.sql.replay import dead_letters, ranges
+from spool.sql.replay.dead_letters import Tried
 
 T = TypeVar("T")
 
@@ -129,21 +130,30 @@ class SqlDeadLetters:
         for lane in lanes:
             if chosen.lanes and lane not in chosen.lanes:
                 continue
-            while (left := _left(most, sum(replayed.values()))) and (
-                n := await self._requeue(chosen, lane, left, through_id)
-            ):
-                replayed[lane] = replayed.get(lane, 0) + n
-                self._wake(lane)
-        # A total that was tried and is still there had to stay (`unit_totals.put_back`).
+            left = None if most is None else most - sum(replayed.values())
+            if n := await self._requeue_all(chosen, lane, left, through_id):
+                replayed[lane] = n
+        # A total that was tried and is still there had to stay (`unit_totals.requeue`).
         done = [lane for lane in lanes if lane != UNIT_COST or sum(replayed.values()) == most]
         skipped = await self._ask(lambda connection, _: dead_letters.count_left(connection, chosen, done, through_id))
         return Requeued(replayed, skipped)
 
-    async def _requeue(self, chosen: Chosen, lane: Lane, most: int, through_id: int) -> int:
-        def requeue(connection: Connection, counters: Counters) -> int:
+    async def _requeue_all(self, chosen: Chosen, lane: Lane, most: int | None, through_id: int) -> int:
+        """Up to *most* of *lane*'s, page by page; how many."""
+        requeued = after_id = 0
+        while left := _left(most, requeued):
+            tried = await self._requeue(chosen, lane, left, after_id, through_id)
+            if tried.last_id is None:
+                break
+            requeued, after_id = requeued + tried.requeued, tried.last_id
+            self._wake(lane)
+        return requeued
+
+    async def _requeue(self, chosen: Chosen, lane: Lane, most: int, after_id: int, through_id: int) -> Tried:
+        def requeue(connection: Connection, counters: Counters) -> Tried:
             seq, now_ms = self._number_chunk(connection), self._now_ms()
             return dead_letters.requeue(
-                connection, counters, chosen, lane, seq, now_ms, most=most, through_id=through_id
+                connection, counters, chosen, lane, seq, now_ms, most=most, after_id=after_id, through_id=through_id
             )
 
         return await self._ask(requeue)

@@ -104,6 +104,18 @@ async def test_a_stream_has_one_batch_under_way_and_others_do_not_wait_for_it(ri
         await rig.lane.ack(batch)
 
 
+async def test_a_stream_to_which_something_always_comes_lets_others_go(unread: UnitRig) -> None:
+    for stream in ("busy", "other"):
+        await unread.keep(metered(1, stream=stream))
+        unread.clock.now_ms += 1
+    for _ in range(2):
+        batch = await unread.frozen()
+        unread.far.apply(batch)
+        await unread.keep(metered(1, stream="busy"))
+        await unread.lane.ack(batch)
+    assert [stream for stream, _ in unread.far.operations] == ["busy", "other"]
+
+
 async def test_halves_of_a_batch_go_before_anything_newer_of_their_stream(rig: UnitRig) -> None:
     await rig.keep(*(metered(1, place(element)) for element in "abcd"))
     await rig.ship()
@@ -310,6 +322,22 @@ async def test_a_sum_that_was_set_aside_is_added_when_it_is_put_back(summing: Un
     await summing.spool.operator().replay_dead_letters(Chosen())
     await summing.ship()
     assert summing.far.at() == 7
+
+
+async def test_a_dead_letter_that_must_stay_keeps_none_behind_it(rig: UnitRig) -> None:
+    await rig.keep(metered(1, stream="gone"))
+    await rig.lane.learn_base("gone", [])
+    await rig.lane.bury(await rig.frozen(), "invalid_filter", "no such dimension")
+    await rig.store.delete_stream("gone", None, forced=True)
+    await rig.ship()
+    await rig.keep(*(metered(1, place(element)) for element in "abc"))
+    await rig.lane.learn_base(STREAM, [])
+    await rig.lane.bury(await rig.frozen(), "invalid_filter", "no such dimension")
+    operator = rig.spool.operator()
+    requeued = await operator.replay_dead_letters(Chosen(), most=2)
+    assert (requeued.replayed, requeued.skipped) == ({UNIT_COST: 2}, 0), "it is none of the two"
+    requeued = await operator.replay_dead_letters(Chosen(), most=2)
+    assert (requeued.replayed, requeued.skipped) == ({UNIT_COST: 1}, 1)
 
 
 async def test_dropped_dead_letters_stay_counted(rig: UnitRig) -> None:
