@@ -29,9 +29,19 @@ class Doubts:
         """Batch -> answered failures since it may have arrived; None while it cannot have."""
         self._unreadable: dict[str, int] = {}
         """Batch -> answers that could not be read."""
+        self._begun: set[str] = set()
+
+    def begin(self, batch: Batch) -> None:
+        """A try of *batch* goes out: one before it that never came to `settled`, since its pump is
+        gone, may have arrived.
+        """
+        if batch.batch_id in self._begun:
+            self._tries[batch.batch_id] = self._tries.get(batch.batch_id) or 0
+        self._begun.add(batch.batch_id)
 
     def settled(self, batch: Batch, found: Outcome) -> Outcome:
         """*found*, as it counts for a batch that only its key distinguishes from a new one."""
+        self._begun.discard(batch.batch_id)
         if batch.batch_id not in self._tries:  # an answered failure raises both, silence the attempts alone
             self._tries[batch.batch_id] = 0 if batch.attempts > batch.generation else None
         tries = self._tries[batch.batch_id]

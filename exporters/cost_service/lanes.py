@@ -49,6 +49,8 @@ class UsageEventsExporter:
         self._doubts = Doubts()
 
     async def send(self, batch: Batch) -> Outcome:
+        if not self._repeatable:
+            self._doubts.begin(batch)
         (record,) = batch.records
         body = encode_event(record, batch, self._client.gateway_id)
         path = self._client.preset.create_event

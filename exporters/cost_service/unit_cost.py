@@ -90,6 +90,8 @@ class UnitCostExporter:
             await self._clock.wait(self._never, delay_s)
         is_sum = items[0]["operation"] == "sum"
         repeatable = not is_sum or self._settings.repeatable_sums
+        if not repeatable:
+            self._doubts.begin(batch)
         found = await self._post(items, batch, repeatable=repeatable)
         if not repeatable:
             return self._doubts.settled(batch, found)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from spool.counters import Counters
-from spool.record import AI_TELEMETRY, OWN_LANES, USAGE_EVENTS, Lane
+from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.sql import rows
 from spool.sql.connection import Connection
 from spool.sql.replay import dead_letter_bound
@@ -58,7 +58,6 @@ def open_lanes(connection: Connection, counters: Counters, lanes: Lanes) -> None
     )
     for lane, source in lanes.sources.items():
         rows.open_lane(connection, counters, lane, source, settles=source in lanes.settling)
-    rows.note_silence(connection, USAGE_EVENTS)
     for lane, n in rows.close_lanes(connection, counters, list(lanes.sources)).items():
         log.warning("exporter no longer configured", lane=lane, expired=n)
 

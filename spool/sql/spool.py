@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
@@ -23,7 +23,7 @@ from spool.dead_letters import DeadLetterSummary
 from spool.drain import Drain
 from spool.errors import SpoolError, SpoolFull
 from spool.histogram import Histogram
-from spool.record import Batch, Lane
+from spool.record import USAGE_EVENTS, Batch, Lane
 from spool.settings import SpoolSettings
 from spool.settling import Change, Evidence, Moved, Outcomes, Position, Settled
 from spool.sql import dead_letter_rows, rows
@@ -60,6 +60,9 @@ NOTE_TIME_MS = 60_000
 REPLAY_EVERY = 4
 """One batch in so many may be one that is sent again while fresh records wait: neither keeps
 the other waiting for good."""
+UNREPEATABLE: Final = frozenset({USAGE_EVENTS})
+"""Lanes whose upstream may count a batch twice that comes under another key: a batch that may have
+gone out unheard states it by its attempts."""
 EVIDENCE_CHUNKS = 64
 """Chunks read at a time when the ledger is rebuilt: bounds the memory of a start."""
 
@@ -72,6 +75,9 @@ class SqlSpool(Generic[C]):
 
     _distrusted = 0
     """That `on_lost_append` was notified of."""
+    _may_have_gone_out = UNREPEATABLE
+    """Lanes whose frozen batches an earlier pump may have sent, with an outcome that nobody
+    knows."""
 
     def __init__(
         self,
@@ -378,6 +384,8 @@ class SqlSpool(Generic[C]):
 
         def freeze(connection: Connection, counters: Counters) -> Batch | Waiting | None:
             sent_at = rfc3339_ms(wall_ms)
+            if lane in may_have_gone_out:
+                rows.note_silence(connection, lane)
             if (frozen := rows.frozen_before(connection, counters, lane, leased, now_ms)) is not None:
                 return frozen
             if is_replay_turn and (
@@ -392,7 +400,9 @@ class SqlSpool(Generic[C]):
         self._freezes[lane] = self._freezes.get(lane, 0) + 1
         is_replay_turn = self._freezes[lane] % REPLAY_EVERY == 0
         async with self._freezing[lane]:  # the next caller must see what is leased here
+            may_have_gone_out = self._may_have_gone_out
             found = await self.ask_behind(freeze)
+            self._may_have_gone_out -= {lane}
             if isinstance(found, Batch):
                 leased.add(found.batch_id)
         if isinstance(found, Waiting):
@@ -441,6 +451,7 @@ class SqlSpool(Generic[C]):
         same ids.
         """
         self._leased[lane].clear()
+        self._may_have_gone_out |= UNREPEATABLE & {lane}
         self._freezing[lane] = asyncio.Lock()
         self._wakes[lane].set()
 

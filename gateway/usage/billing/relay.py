@@ -269,6 +269,8 @@ class _Sender:
         if self._is_own:  # since the drop was taken
             return Hold(OWN_CONNECTION, answered=False)
         is_repeatable = self._store.operation not in ONCE_ONLY
+        if not is_repeatable:
+            self._doubts.begin(batch)
         dropped = await self.calls.drop(batch, repeatable=is_repeatable)
         if dropped.is_partial:
             return await self._partial(batch)

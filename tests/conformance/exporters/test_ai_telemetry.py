@@ -2,6 +2,8 @@
 rejections, keys that rotate.
 """
 
+import asyncio
+
 import orjson
 import pytest
 
@@ -154,6 +156,20 @@ async def test_an_event_keeps_its_key_after_silence_where_nothing_else_shows_it_
     assert keys[0] != keys[1] == keys[2]
     assert len(set(keys[2:])) == (3 if repeatable else 1)
     assert store.depth(events.lane).delivered == 1
+
+
+async def test_an_event_keeps_its_key_after_a_try_whose_pump_did_not_live_to_hear_of_it(
+    store: SpoolUnderTest, client: CostServiceClient, upstream: Upstream, clock: ManualClock
+) -> None:
+    events = CASES["usage_events"]
+    exporter = UsageEventsExporter(client, repeatable=False)
+    upstream.script.extend([Reply(503), Reply(202, until=asyncio.Event()), Reply(503), Reply(202)])
+    await store.put(events.lane, [events.make_record(1)])
+    for requests in (2, 4):
+        async with running_pump(store, exporter, clock, lane=events.lane, limits=BatchLimits(max_records=1)) as pump:
+            await skip_pauses_until(lambda: len(upstream.seen) == requests, pump, clock)  # noqa: B023 - awaited here
+    keys = [seen.headers["Idempotency-Key"] for seen in upstream.seen]
+    assert keys[0] != keys[1] == keys[2] == keys[3]
 
 
 async def test_an_event_that_cannot_be_repeated_is_set_aside_after_an_ambiguous_error(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from spool.record import AI_TELEMETRY, Batch
+from spool.record import AI_TELEMETRY, USAGE_EVENTS, Batch
 from spool.store import Refusal, Spool
 from tests.support.polling import HANGS_S
 from tests.support.spool_homes import SpoolHome, letters_of
@@ -76,6 +76,25 @@ async def test_a_frozen_batch_survives_a_restart_unchanged(home: SpoolHome, cloc
     assert again.records == tuple(numbers(4))
     await spool.ack(again)
     assert await drained(spool) == numbers(4, 10)
+    await spool.close()
+
+
+@pytest.mark.parametrize("gone", ["stopped", "killed", "pump gone"])
+async def test_a_batch_of_events_that_a_pump_may_have_sent_unheard_counts_a_try(home: SpoolHome, gone: str) -> None:
+    """Its key must stay: under another one the upstream would count the event twice."""
+    spool = home.open()
+    await append(spool, [b"event"], USAGE_EVENTS)
+    batch = await frozen(spool, USAGE_EVENTS)
+    if gone == "pump gone":
+        spool.forget_leases(USAGE_EVENTS)
+    else:
+        if gone == "killed":
+            home.kill()
+        await spool.close()
+        spool = home.open()
+    assert await frozen(spool, USAGE_EVENTS) == replace(batch, attempts=1)
+    await spool.release(batch, answered=False)
+    assert await frozen(spool, USAGE_EVENTS) == replace(batch, attempts=2), "once, not at each look"
     await spool.close()
 
 
