@@ -152,7 +152,8 @@ class MetricsPipeline:
         for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
             topic, *parts = orjson.loads(row.whose)
             self._see(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
-        self._oldest_held_ms, self.n_held = await self._store.oldest_held_ms(), await self._store.held_count()
+        self.n_held = await self._store.held_count()
+        self._oldest_held_ms = await self._store.oldest_held_ms()  # each as of its answer: payloads go on
         self._held.set()
 
     def _remembered_ms(self, now_ms: int) -> int:

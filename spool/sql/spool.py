@@ -371,7 +371,10 @@ class SqlSpool(Generic[C]):
         return (await self.ask_behind(lambda c, _: rows.lane_row(c, lane))).settled_seq
 
     async def kept_chunks(self, lane: Lane, first_seq: int) -> list[int]:
-        return await self.ask_behind(lambda c, _: rows.chunk_seqs(c, lane, first_seq))
+        """With the chunks of the operations that were asked before: what is asked behind may
+        overtake them.
+        """
+        return await self.ask(lambda c, _: rows.chunk_seqs(c, lane, first_seq))
 
     # ---- out
 

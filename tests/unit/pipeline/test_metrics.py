@@ -247,6 +247,23 @@ async def test_calls_seen_before_a_restart_still_suppress(rig: MetricsRig) -> No
     assert {record["kind"] for record in await rig.records()} == {"call"}
 
 
+async def test_what_comes_while_it_is_read_what_is_held_is_settled_in_time(
+    rig: MetricsRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost append makes it be read again; payloads that were admitted go on."""
+    held_count = rig.spool.series.held_count
+
+    async def after_a_payload() -> int:
+        await rig.metrics(export(100, 20))
+        return await held_count()
+
+    monkeypatch.setattr(rig.spool.series, "held_count", after_a_payload)
+    await rig.counting.aggregates.load()
+    assert rig.counting.aggregates.n_held == 1
+    await rig.settle()
+    assert await rig.used() == (100, 20)
+
+
 async def test_another_key_instance_or_session_is_another_source(rig: MetricsRig) -> None:
     await rig.traces(
         call_span("a", (1, 1), resource={**RESOURCE, "service.instance.id": "i"}, more={"session.id": "s"})
