@@ -317,6 +317,7 @@ class Settler:
         except BaseException:
             settlement.undo()
             raise
+        ledger.written()
         self.readings.add(settlement.readings)
         for seq, received_ms in received.items():
             self.lag_seconds.observe(max(0, self._now_ms() - received_ms) / 1000)
@@ -375,7 +376,7 @@ class Settler:
         # As the records were stamped; what a jump of that clock makes old or young waits no
         # longer.
         wall_ms = self._spool.wall_ms()
-        for reports in {tuple(reports) for seq in due for reports in ledger.unfinished(seq)}:
+        for reports in sorted({tuple(reports) for seq in due for reports in ledger.unfinished(seq)}):
             found = await self._spool.read(AI_TELEMETRY, [position(ref) for ref in reports])
             records = [record for record in found if record is not None]
             oldest = loaded(records[0]) if len(records) == len(reports) else None

@@ -243,6 +243,7 @@ class SettlementPass:
         """The changes could not be written: what their verdicts fixed is open again."""
         for verdict in self._verdicts:
             self._ledger.undecide(verdict)
+        self._ledger.unwritten()
 
     def waits(self, ref: int) -> bool:
         """Whether no verdict of this pass concerns the report at *ref*."""
@@ -309,6 +310,7 @@ class SettlementPass:
     async def _commit(self) -> None:
         """Write the changes so far; no chunk is released."""
         await self._spool.settle(AI_TELEMETRY, 0, list(self.changes.values()), lost_appends=self._lost_appends)
+        self._ledger.written()
         self._committed.update(self.changes)
         self.changes.clear()
         self._verdicts.clear()

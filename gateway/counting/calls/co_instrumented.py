@@ -109,11 +109,23 @@ class CoInstrumentedIndex:
             while at >= 0 and bucket[at].start_ms == fact.start_ms and bucket[at].ref != ref:
                 at -= 1
             if at >= 0 and bucket[at].ref == ref:
-                del bucket[at]
+                self._remember_number((key, *own), bucket.pop(at), bucket)
             if own in buckets and not bucket:
                 del buckets[own]
             if key in self._buckets and not buckets:
                 del self._buckets[key]
+
+    def _remember_number(self, own: Bucket, entry: Entry, left: Sequence[Entry]) -> None:
+        """*entry* is no longer in its bucket, which may have forgotten others that start when it
+        does.
+        """
+        if entry.number and not any(other.start_ms == entry.start_ms for other in left):
+            self._forgotten[own, entry.start_ms] = entry.number
+
+    def refs(self) -> list[int]:
+        """Of all reports, in the order in which they came."""
+        every = (entry.ref for buckets in self._buckets.values() for bucket in buckets.values() for entry in bucket)
+        return sorted({*every})
 
     def near(self, fact: CallDigest, ref: int) -> list[int]:
         """References of reports from other scopes whose usage and times may agree, of at most
@@ -257,6 +269,11 @@ class SettlingReports:
             self.index.remove(fact, ref)
         elif self.refs and self.refs[-1] == ref:
             self.refs.pop()
+
+    def forget_index(self) -> None:
+        """No second scope is known any more."""
+        if self.index is not None:
+            self.refs, self.index = array("Q", self.index.refs()), None
 
     def prune(self, oldest_seq: int) -> bool:
         """Forget references into chunks before *oldest_seq*; whether any are left."""

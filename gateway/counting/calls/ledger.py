@@ -98,6 +98,8 @@ NOTED = REPEATS_OTHERS | BASES
 MOVED = "kept.moved"
 """What the spool states of a report that stands in a later chunk (`Ledger.move`)."""
 _STATES_ALL = (1 << len(PEOPLE)) - 1
+EMPTY_SHARE: Final = 8
+"""Of the keys of a table's generation, that may refer to nothing."""
 BEYOND_CHUNKS = 1 << 41
 """A number that no chunk has."""
 
@@ -173,6 +175,14 @@ class Ledger:
         self._begun: dict[int, set[int]] = {}
         """Chunk that settles -> indexes of the calls of which only the beginning was
         reported; most chunks have none."""
+        self._emptied: set[int] = set()
+        """Keys that `take_back` left in the tables, where they take the place of others."""
+        self._counted_chunk: Settling | None = None
+        """Into which reports are being counted."""
+        self._taken: list[int] = []
+        """Keys of the order that `roots` fixed since something was written down."""
+        self._looks: list[tuple[int, int]] = []
+        """What was added to `Settling.looks` since then: reference and how often."""
 
     # ---- in
 
@@ -188,6 +198,7 @@ class Ledger:
         chunk = self._chunks.get(seq)
         if chunk is None:
             chunk = self._chunks[seq] = Settling(seq, received_ms)
+        self._counted_chunk = chunk
         if rows:
             counted.facts, groups = self._count(_Payload(self, rows, chunk, first, counted.duplicates))
             self._take(chunk, counted.facts, groups)
@@ -307,25 +318,31 @@ class Ledger:
     def take_back(self, lost: Collection[int]) -> bool:
         """Know nothing of the chunks *lost*, the latest ones, which did not come to disk: what
         refers to their reports refers to what came before. False, and nothing changed, where too
-        much came since.
+        much came since, or the tables hold too many keys of what was taken back.
 
-        What they stated of spans above calls stays known, and what was looked at for them is looked
-        at.
+        What they stated of spans above calls stays known.
         """
-        if not self._order.can_take_back(lost):
+        if len(self._emptied) > self._spans.limit // EMPTY_SHARE or not self._order.can_take_back(lost):
             return False
         before = _Before({}, {}, {}, {})
         for seq in sorted(lost, reverse=True):
             chunk = self._chunks.pop(seq)
             self._begun.pop(seq, None)
+            for ref in chunk.relates:
+                self._unrelate(ref)
             for idx in range(len(chunk.links) // LINK_ROW_BYTES):
                 link = unpack_link(chunk.links, idx)
                 above = span_key(link.trace_id + link.parent_span_id)
                 before.children[link_ref(seq, idx)] = above, link.prev_child
             for idx in reversed(range(len(chunk.outcomes))):
                 self._take_back_report(unpack_fact(chunk.facts, idx), call_ref(seq, idx), before)
+            for source in chunk.indexed:
+                if source in self._sources:
+                    self._sources[source].forget_index()
+            for source in chunk.first_of:
+                self._sources.pop(source, None)
         for table, of_table in zip(self._tables, before, strict=True):
-            _take_back_keys(table, of_table)
+            self._emptied |= _take_back_keys(table, of_table)
         self._order.take_back(lost)
         self._versions.take_back(lost)
         self._stream_parts.prune(self.settles)
@@ -358,7 +375,7 @@ class Ledger:
         *dropped*: index -> outcome; *merged*: indexes of what stands for several reports, from
         before its own chunk settles.
         """
-        chunk = Settling(seq, received_ms)
+        chunk = self._counted_chunk = Settling(seq, received_ms)
         if not settled:
             self._chunks[seq] = chunk
         n = len(facts) // DIGEST_BYTES
@@ -451,22 +468,46 @@ class Ledger:
         """
         where = split_ref(ref)
         chunk = self._chunks.get(where.seq)
-        if chunk is not None:
-            chunk.related.add(where.idx)
+        if chunk is None or where.idx in chunk.related:
+            return
+        chunk.related.add(where.idx)
+        if self._counted_chunk is not None and chunk is not self._counted_chunk:
+            self._counted_chunk.relates.append(ref)
+
+    def _unrelate(self, ref: int) -> None:
+        """What the call at *ref* was related to is not known any more."""
+        where = split_ref(ref)
+        if where.seq in self._chunks:
+            self._chunks[where.seq].related.discard(where.idx)
+
+    def _flag(self, ref: int) -> bool:
+        """The call at *ref* contradicts another: if it comes due later, it is flagged in its turn.
+        False where that was known.
+        """
+        where = split_ref(ref)
+        chunk = self._chunks.get(where.seq)
+        if chunk is None or where.idx in chunk.flagged:
+            return False
+        chunk.flagged.add(where.idx)
+        return True
 
     def _watch_co_instrumented(self, source: int, scope: int, refs: Sequence[int]) -> None:
         """Look for co-instrumented spans of new reports, only in sources that
         more than one scope reports from.
         """
-        seen = self._sources.get(source)
+        seen, chunk = self._sources.get(source), self._counted_chunk
         if seen is None:
             seen = self._sources[source] = SettlingReports(scope)
+            if chunk is not None:
+                chunk.first_of.append(source)
         if seen.index is None:
             if seen.scope == scope:
                 seen.remember(refs, self._oldest)
                 return
             seen.index = self._indexed(seen.refs)
             del seen.refs[:]
+            if chunk is not None:
+                chunk.indexed.append(source)
         for ref in refs:
             fact = self._row(ref)
             if fact is None:
@@ -564,7 +605,7 @@ class Ledger:
         chunk = self._chunks[seq]
         near_others = self._native.near_others if self._native else self._near_others
         near = near_others(chunk.facts, chunk.outcomes)
-        maybe = {*near, *chunk.related, *chunk.marked}
+        maybe = {*near, *chunk.related, *chunk.flagged, *chunk.marked}
         return [
             call_ref(seq, idx)
             for idx in sorted(maybe)
@@ -582,7 +623,7 @@ class Ledger:
         ]
 
     def _needs_verdict(self, chunk: Settling, idx: int) -> bool:
-        if idx in chunk.related:
+        if idx in chunk.related or idx in chunk.flagged:
             return True
         ((own, parent),) = spans_of(chunk.facts[idx * DIGEST_BYTES : (idx + 1) * DIGEST_BYTES])
         return (
@@ -609,7 +650,7 @@ class Ledger:
             return False
         if self._order.counted(fact.group, fact.session, place=fact.place) != rank(fact):
             return True
-        self._order.fix(fact.group, fact.session, rank(fact), place=fact.place)
+        self._taken += self._order.fix(fact.group, fact.session, rank(fact), place=fact.place)
         return False
 
     def cluster(self, ref: int, late: Mapping[int, LateChunk | None]) -> tuple[Cluster, set[int]]:
@@ -619,7 +660,7 @@ class Ledger:
         Of a cluster that `is_large` only the beginning is returned:
         `closure` and `part` decide it.
         """
-        rows = Rows(self._chunks, late)
+        rows = Rows(self._chunks, late, self._looks)
         return gather(ref, rows, self._tables, self._co_instrumented, self._versions.others), rows.missing
 
     def closure(self, ref: int, late: Mapping[int, LateChunk | None], found: Closure, end: int) -> Iterator[None]:
@@ -716,12 +757,12 @@ class Ledger:
             verdict.stamped = {ref for ref, member in cluster.members.items() if member.fact.marks & STAMPED}
         for group, session, taken, place in verdict.taken:
             verdict.fixed += self._order.fix(group, session, taken, place=place)
+        verdict.decided = [ref for ref in (*verdict.dropped, *verdict.merged) if self.is_open(ref)]
         for ref in verdict.dropped:
             self._fix(ref, DROPPED)
         for ref in verdict.merged:
             self._fix(ref, KEPT)
-        for ref in verdict.conflicts:
-            self._relate(ref)  # what comes due later is flagged in its turn
+        verdict.flagged = [ref for ref in verdict.conflicts if self._flag(ref)]
         return verdict
 
     def bear(self, bearers: Iterable[tuple[bytes, Mapping[str, str]]]) -> None:
@@ -831,13 +872,33 @@ class Ledger:
 
     def undecide(self, verdict: Verdict) -> None:
         """The *verdict* could not be written down: what it fixed is open again."""
-        for ref in (*verdict.dropped, *verdict.merged):
+        for ref in verdict.decided:
             self._fix(ref, OPEN)
+        for ref in verdict.flagged:
+            where = split_ref(ref)
+            if where.seq in self._chunks:
+                self._chunks[where.seq].flagged.discard(where.idx)
         for ref in verdict.parted:
             where = split_ref(ref)
             if where.seq in self._chunks:
                 self._chunks[where.seq].parted.pop(where.idx, None)
         self._order.unfix(verdict.fixed)
+
+    def written(self) -> None:
+        """What was decided so far is written down: the calls that `roots` took stand."""
+        self._taken.clear()
+        self._looks.clear()
+
+    def unwritten(self) -> None:
+        """What was decided could not be written down: no call stands that `roots` took, and no
+        cluster was looked at in vain.
+        """
+        self._order.unfix(self._taken)
+        for ref, n in self._looks:
+            where = split_ref(ref)
+            if where.seq in self._chunks:
+                self._chunks[where.seq].looks[where.idx] -= n
+        self.written()
 
     def unfinished(self, seq: int) -> list[list[int]]:
         """References of the calls of chunk *seq* of which no one stated an end: each with all
@@ -860,7 +921,7 @@ class Ledger:
         """The reports of each of *calls* stand in chunk *seq* from now on, one after
         the other; their rows there.
         """
-        chunk = self._chunks[seq] = Settling(seq, received_ms)
+        chunk = self._chunks[seq] = self._counted_chunk = Settling(seq, received_ms)
         for reports in calls:
             first = call_ref(seq, len(chunk.outcomes))
             reported_since = [ref for ref in self._versions.others(reports[0]) if ref not in reports]
@@ -1017,12 +1078,17 @@ class _Before(NamedTuple):
     requests: dict[int, tuple[int, int]]
 
 
-def _take_back_keys(table: Table, before: Mapping[int, tuple[int, int]]) -> None:
+def _take_back_keys(table: Table, before: Mapping[int, tuple[int, int]]) -> set[int]:
+    """The keys that are left and refer to nothing."""
+    emptied: set[int] = set()
     for key in {key for key, _ in before.values()}:
         known = table.find(key)
         while known in before:
             known = before[known][1]
         table.swap(key, known)
+        if not known:
+            emptied.add(key)
+    return emptied
 
 
 def _groups_in_order(rows: bytes, ref: int) -> Iterator[Group]:

@@ -29,6 +29,8 @@ _TIME_BIT = 16
 _NONE = 1 << 32
 _ANY = 1 << 33
 """Beyond all fingerprints of sessions and places."""
+_CLOCK = 0
+"""No key: a change of the time of the last report."""
 MAX_CHANGES = 20_000
 """By the latest reports, that can be taken back: some 3 MiB."""
 
@@ -60,7 +62,10 @@ class SignalPrecedence:
 
     def see(self, group: int, session: int, rank: int, now_ms: int, *, place: int = 0, seq: int = 0) -> None:
         """A report of *rank* was received; it stands in chunk *seq*."""
-        now_s = self._now_s = now_ms // _MS_PER_S
+        now_s = now_ms // _MS_PER_S
+        if now_s != self._now_s:
+            self._changes.append(_Change(seq, _CLOCK, self._now_s, now_s))
+            self._now_s = now_s
         find, swap = self._table.find, self._table.swap
         for key in _remembered_keys(group, session, place):
             state = before = find(key)
@@ -96,6 +101,9 @@ class SignalPrecedence:
         self._changes = kept
 
     def _restore(self, change: _Change) -> None:
+        if change.key == _CLOCK:
+            self._now_s = change.before
+            return
         state, fixed = self._table.find(change.key), change.after >> _FIXED_BIT & _RANK
         now_fixed = state >> _FIXED_BIT & _RANK
         if now_fixed == fixed:

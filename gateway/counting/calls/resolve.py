@@ -93,6 +93,10 @@ class Verdict:
     reporting that counts from now on."""
     fixed: list[int] = field(default_factory=list)
     """What the ledger noted of `taken`, to be undone with the verdict."""
+    decided: list[int] = field(default_factory=list)
+    """Reports that were open before it, to be opened again with it."""
+    flagged: list[int] = field(default_factory=list)
+    """Of `conflicts`, those that no verdict before it named."""
 
 
 class _Call:

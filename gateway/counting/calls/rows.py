@@ -50,6 +50,14 @@ class Settling:
     """OPEN, KEPT, DROPPED or MOVED_ON (into a later chunk) of each call."""
     related: set[int] = field(default_factory=set)
     """Calls that share a response id with another report, or are co-instrumented."""
+    flagged: set[int] = field(default_factory=set)
+    """Calls that contradict another, by a verdict: they are looked at when they are due."""
+    relates: list[int] = field(default_factory=list)
+    """Reports of other chunks that are `related` to something in this one, and were not before."""
+    first_of: list[int] = field(default_factory=list)
+    """Sources of which it has the first report that is remembered."""
+    indexed: list[int] = field(default_factory=list)
+    """Sources of which it has the first report of a second scope."""
     marked: set[int] = field(default_factory=set)
     """Calls of a kind that may repeat others: by the span that they were emitted in, or as one
     of a product's ways to report."""
@@ -94,8 +102,15 @@ class Rows:
     at hand is noted as `missing`.
     """
 
-    def __init__(self, chunks: Mapping[int, Settling], late: Mapping[int, LateChunk | None]) -> None:
+    def __init__(
+        self,
+        chunks: Mapping[int, Settling],
+        late: Mapping[int, LateChunk | None],
+        looks: list[tuple[int, int]] | None = None,
+    ) -> None:
+        """*looks* takes what `note_looks` is told."""
         self._chunks, self._late = chunks, late
+        self._looks = [] if looks is None else looks
         self._looked_into: set[int] = set()
         self.missing: set[int] = set()
 
@@ -173,6 +188,7 @@ class Rows:
         chunk = self._chunks.get(where.seq)
         if chunk is not None:
             chunk.looks[where.idx] = chunk.looks.get(where.idx, 0) + n
+            self._looks.append((ref, n))
 
     def _chunk(self, seq: int) -> Settling | LateChunk | None:
         chunk = self._chunks.get(seq)

@@ -79,3 +79,15 @@ def test_a_report_without_usage_is_compared_with_the_nearest_of_the_others() -> 
         assert len(near) <= MAX_NEAR_SILENT
         beside = Y._replace(input_tokens=MANY // 2, output_tokens=MANY // 2, end_ms=Y.start_ms + 10)
         assert call_ref(1, 0) in index.near(beside, call_ref(1, MANY // 2))
+
+
+def test_a_report_that_is_taken_back_leaves_the_number_of_the_next() -> None:
+    index = CoInstrumentedIndex()
+    reported(index, 1, X, 2)
+    reported(index, 2, Y, 1)
+    index.prune(call_ref(2, 0))
+    for _ in range(2):
+        (ref,) = reported(index, 3, X, 1)
+        (entry,) = index._buckets[20][X.scope, False]
+        assert entry.number == 2
+        index.remove(X, ref)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.counting.calls.cluster import SMALL_CLUSTER
+from gateway.counting.calls.digest import call_ref
+from gateway.counting.calls.rows import MAX_LOOKS
 from gateway.pipeline.settlement_pass import SettlementPass
 from gateway.rules.call import Call
 from spool.errors import SpoolError
@@ -191,3 +194,24 @@ async def test_a_commit_that_fails_within_a_large_cluster_changes_no_count(
         await rig.reopen()
     await rig.settle()
     assert (await rig.totals())[0] == truth
+
+
+async def test_passes_that_cannot_write_make_no_large_cluster_of_a_small_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each gathers it anew, and its reports are not worn by that."""
+    calls, truth = one_response(SMALL_CLUSTER + 8)
+    await rig.send(*calls)
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.spool, "settle", refused)
+        for _ in range(MAX_LOOKS + 1):
+            with pytest.raises(SpoolError):
+                await rig.settle()
+    seq = rig.counting.ledger.open_chunks()[0]
+    assert not any(rig.counting.ledger.cluster(call_ref(seq, 0), {})[0].is_large for _ in range(2))
+    await rig.settle()
+    assert (await rig.totals())[0] == truth
+
+
+async def refused(*_: object, **__: object) -> None:
+    raise SpoolError("the disk takes nothing")

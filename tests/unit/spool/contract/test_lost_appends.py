@@ -136,6 +136,69 @@ async def test_a_lost_report_of_a_products_first_way_suppresses_none_of_its_seco
     assert await rig.totals() == (1, 100, 20)
 
 
+async def test_a_pass_that_a_lost_call_was_in_takes_none_for_its_products_way(
+    home: SpoolHome, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the way that goes on would not count. The disk is slow: the call is due when its commit
+    fails.
+    """
+    monkeypatch.setattr(type(rig.spool), "sealed_seq", property(lambda _: 1_000_000))
+    way = {"product": "codex", "session": "s"}
+    rig.counting.settle_ms = 0
+    await home.break_appends()
+    lost = rig.append(call("a", rank=2, **way))
+    with pytest.raises(SpoolError):
+        await rig.counting.settle_due(rig.clock.now_ms)
+    with pytest.raises(SpoolError):
+        await lost
+    await home.mend_appends()
+    await recovered(rig)
+    await rig.send(call("b", trace="u", rank=1, **way))
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+
+
+async def test_a_lost_report_of_a_second_scope_makes_no_pair_of_what_settled(home: SpoolHome, rig: Rig) -> None:
+    await rig.send(call("a", request="q"))
+    await rig.settle()
+    await rig.reopen()
+    await lose(home, rig, call("b", trace="u", tokens=(1, 2)))
+    await rig.send(call("c", scope="framework"))
+    await rig.send(call("d", trace="w", request="q", service="gateway"))
+    await rig.settle()
+    assert await rig.totals() == (3, 300, 60)
+
+
+async def test_a_call_stands_alone_after_another_report_of_its_span_was_lost(home: SpoolHome, rig: Rig) -> None:
+    """Those that stand alone take their product's way before a verdict upon others does."""
+    way = {"product": "codex", "trace": ""}
+    await rig.send(
+        call("a", rank=3, session="x", **way),
+        call("b", rank=3, **way),
+        call("c", rank=1, session="y", **way),
+        call("b", trace="", tokens=(7, 0)),
+    )
+    await lose(home, rig, call("c", trace="", tokens=(1, 2)))
+    await rig.settle()
+    assert await rig.totals() == (3, 300, 60)
+
+
+async def test_lost_spans_take_the_place_of_none_that_are_known(home: SpoolHome, tmp_path: Path, clock: Clock) -> None:
+    rig = await Rig.opened(tmp_path, clock, max_keys=1000, home=home)
+    await rig.send(call("known"))
+    for n in range(8):
+        await home.break_appends()
+        with pytest.raises(SpoolError):
+            await rig.send(*(call(f"{n}-{i}") for i in range(200)))
+        await home.mend_appends()
+        await recovered(rig)
+    await rig.send(call("known"))
+    assert rig.spool.edge()["duplicate"] == 1
+    await rig.settle()
+    assert await rig.totals() == (1, 100, 20)
+    await rig.close()
+
+
 async def test_another_version_of_a_span_is_news_after_it_was_lost(home: SpoolHome, rig: Rig) -> None:
     more = call("a", tokens=(100, 20))
     await rig.send(call("a", tokens=(None, None)))
