@@ -38,9 +38,26 @@ needs_postgres: Final = pytest.mark.skipif(
 class Server:
     """A running server."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, control: Sequence[str], options: str) -> None:
+        """*control*: pg_ctl with what it is always given."""
         self.folder = folder
         self._port = port
+        self._control, self._options = control, options
+
+    def start(self) -> None:
+        log = str(self.folder / "log")
+        self._run("-l", log, "-o", self._options, "start")
+
+    def crash(self) -> None:
+        """All of its processes end at once, and it is started again."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self._run("-m", "immediate", "stop")
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run([*self._control, *arguments], check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
 
     def dsn(self, schema: str = "public", **settings: str) -> str:
         """Of *schema*, with *settings* of the session."""
@@ -101,12 +118,10 @@ def running_server(settings: Sequence[str] = ()) -> Iterator[Server]:
     chosen = [f"unix_socket_directories={folder}", "listen_addresses=", f"port={port}", *settings]
     options = [part for setting in chosen for part in ("-c", setting)]
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-w"]
-    log = folder / "log"
-    subprocess.run(
-        [*control, "-l", str(log), "-o", " ".join(options), "start"], check=True, cwd=folder, stdout=subprocess.DEVNULL
-    )
+    server = Server(folder, port, control, " ".join(options))
+    server.start()
     try:
-        yield Server(folder, port)
+        yield server
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        server.stop()
         shutil.rmtree(folder)
