@@ -195,11 +195,10 @@ class MemoryHome:
         self.is_closed = True
 
 
-class PostgresHome(MemoryHome):
-    """What has no tables in Postgres is in memory."""
+class PostgresHome:
+    """A schema, which is dropped with its server."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        super().__init__()
         self.database = database
 
     @classmethod
@@ -237,7 +236,6 @@ class PostgresHome(MemoryHome):
         return await open_relayed(self.database)
 
     async def close(self) -> None:
-        await super().close()
         await self.database.close()
 
 

@@ -202,7 +202,8 @@ class PostgresDatabase:
         if self._is_closed:
             raise DatabaseUnavailable("Postgres: the database is closed")
         try:
-            await asyncio.wait_for(self._free.acquire(), WAIT_S)
+            async with asyncio.timeout(WAIT_S):  # Python 3.11's wait_for can lose a cancellation
+                await self._free.acquire()
         except TimeoutError:
             raise DatabaseUnavailable(
                 f"Postgres: no connection of {self._connections} was free for {WAIT_S:g} s"

@@ -45,7 +45,8 @@ class PostgresKeys:
         self._changes = 0
         self._asked_s = time.monotonic()
         self._has_warned = False
-        self._following: asyncio.Task[None] | None = asyncio.create_task(self._follow())
+        self._is_closed = False
+        self._following = asyncio.create_task(self._follow())
 
     @classmethod
     async def open(cls, database: PostgresDatabase) -> Self:
@@ -78,24 +79,23 @@ class PostgresKeys:
 
     def now(self, known_generation: int) -> KeysNow:
         """As Postgres last answered."""
-        if self._following is None:
+        if self._is_closed:
             raise DatabaseUnavailable("the key store is closed")
         seen = self._seen
         return seen if seen.generation != known_generation else seen._replace(keys=None)
 
     async def close(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+        self._is_closed = True
+        self._following.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._following
 
     async def _follow(self) -> None:
-        while True:
+        while not self._is_closed:  # psycopg 3.2 waits by wait_for, which can lose a cancellation
             try:
                 async with await self._database.connect_apart() as connection:
                     await connection.execute(f"LISTEN {_CHANNEL}")
-                    while True:
+                    while not self._is_closed:
                         async with asyncio.timeout(ANSWER_S):
                             await self._ask(connection)
                         async for _ in connection.notifies(timeout=POLL_S, stop_after=1):

@@ -119,6 +119,16 @@ async def test_a_cancelled_caller_leaves_a_whole_change(database: PostgresDataba
     assert await database.read(total) == 3
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_caller_that_is_cancelled_is_told_so_whenever_that_is(database: PostgresDatabase, turns: int) -> None:
+    caller = asyncio.create_task(database.read(total))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
 async def test_a_process_that_falls_silent_in_a_change_holds_nobody_up(
     dsn: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
