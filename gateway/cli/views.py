@@ -66,15 +66,9 @@ def filter_text(view: Item) -> str:
 
 async def view_named(config: "Config", name: str) -> "View":
     """Raises ClickException where there is none."""
-    from gateway.usage.sums.saved_filter import kept_filter  # noqa: PLC0415 - `--help` needs no views
-    from gateway.usage.views.view import View  # noqa: PLC0415 - the same
+    from gateway.usage.views.view import view_of  # noqa: PLC0415 - `--help` needs no views
 
-    item = await VIEW.named(config, name)
-    kept: dict[str, Any] = {key: item[key] for key in _KEPT}
-    return View(
-        view_id=item["id"], view_no=0, filter=kept_filter(item["filter"]), group_by=tuple(item["group_by"]), **kept,
-        created_at_ms=0, created_by="", updated_at_ms=0, updated_by="",
-    )  # fmt: skip
+    return view_of(await VIEW.named(config, name))
 
 
 def over(question: Iterable[tuple[str, str]], typed: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -89,7 +83,6 @@ def over(question: Iterable[tuple[str, str]], typed: Iterable[tuple[str, str]]) 
     return [*(pair for pair in question if pair[0] not in named | gone), *typed]
 
 
-_KEPT: Final = ("name", "interval", "sort_key", "sort_order", "range", "time_zone", "compare", "search")
 _FIELDS: Final = (
     click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only these calls, such as team=core, or team= for unknown; may be repeated."),
     click.option("--group-by", help="Up to three dimensions, separated by commas; provider,model without it."),

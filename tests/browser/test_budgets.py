@@ -41,6 +41,8 @@ def test_budgets_are_listed_with_a_bar_and_each_has_its_page(
 
 def test_a_view_is_chosen_on_the_page_of_usage(browser: Browser, looks: Looks, gateway: GatewayProcess) -> None:
     browser.log_in(gateway).visit("/usage").press("By model")
+    assert browser.find("nav[aria-label='Saved views'] [aria-current]").text == "By model"
+    browser.press("Views").press("By model")
     assert "This year, UTC" in browser.text
     assert looks.faults("view") == []
     browser.show_as("light", 1280)

@@ -154,11 +154,15 @@ def test_a_question_is_saved_as_a_view_and_found_again(explore: Browser, looks: 
     before = asked(explore)
     explore.fill("Name of the view", "Search, last week").press("Save")
     assert "The view was saved." in explore.text
-    assert "Last week, UTC; Team: search." in explore.text
-    assert looks.faults("view of explore") == []
-    explore.show_as("light", 1280)
-    explore.press("Explore it")
+    assert asked(explore) == before
+    explore.visit("/usage").press("Search, last week")
     assert {name: asked(explore).get(name) for name in before} == before
+    assert explore.find("nav[aria-label='Saved views'] [aria-current]").text == "Search, last week"
+    assert looks.faults("explore with a view") == []
+    explore.show_as("light", 1280)
+    explore.press("Views").press("Search, last week")
+    assert "Last week, UTC; Team: search." in explore.text
+    explore.press("Explore it")
     explore.press_here("Save as a view").fill("Name of the view", "Search, last week").press("Save")
     assert "another view has it" in explore.text
     assert explore.field("Name of the view").get_attribute("value") == "Search, last week"

@@ -18,7 +18,7 @@ from gateway.operate.site.operating import change, present
 from gateway.operate.site.usage_answers import SlowAnswers
 from gateway.operate.site.usage_question import SHOWN
 from gateway.operate.site.view import Action, View, form_fields, see
-from gateway.operate.site.views import path_of, tabs
+from gateway.operate.site.views import tabs
 from gateway.usage.sums.figures import NO_USAGE
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import OrderBy, Question
@@ -133,7 +133,7 @@ async def load(request: web.Request) -> dict[str, Any]:
             return await explored(apart, question, asked.step)
 
     found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within), ask)
-    return {**explore(asked, question, found, await tabs(request.app[STORES].views)), "fresh_in_s": fresh_in_s}
+    return {**explore(asked, question, found, await tabs(request.app[STORES].views, asked)), "fresh_in_s": fresh_in_s}
 
 
 EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
@@ -142,9 +142,10 @@ EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
 async def save(request: web.Request) -> web.Response:
     """Raises FormFault."""
     fields = form_fields(request)
-    body = asked_of(list(request.query.items())).body(fields.get("name", ""))
-    made = await change(request, operations.CREATE, request.app[STORES].views, body, typed=fields)
-    return see(request, path_of(made["view"]["id"]), "The view was saved.")
+    asked = asked_of(list(request.query.items()))
+    body = asked.body(fields.get("name", ""))
+    await change(request, operations.CREATE, request.app[STORES].views, body, typed=fields)
+    return see(request, asked.path(), "The view was saved.")
 
 
 VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from aiohttp import web
 
 from gateway.operate import views as operations
 from gateway.operate.parts import STORES
+from gateway.operate.site.explore_asked import Asked, asked_of
 from gateway.operate.site.explore_texts import period_text
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, present
@@ -22,13 +23,15 @@ from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import ms_of, zone_of
 from gateway.usage.sums.request import read_question
 from gateway.usage.views.store import Views
-from gateway.usage.views.view import SLASH, question_of, view_times
+from gateway.usage.views.view import SLASH, question_of, view_of, view_times
 from gateway.usage.views.view import View as Kept
 
 LIST: Final = "/views"
 ONE: Final = LIST + "/{view_id}"
 MAX_ROWS: Final = 100
 MAX_TABS: Final = 20
+UNSAID: Final = {"sort_key": "cost", "sort_order": "desc", "time_zone": "UTC"}
+"""What a question means that does not say it."""
 SORTING: Final = ("sort_key", "sort_order")
 
 
@@ -41,12 +44,17 @@ def views(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"list": listing(LIST, answer)}
 
 
-async def tabs(store: Views | None) -> list[tuple[str, str, bool]]:
-    """Name, path, whether it is shown, of the first views: for the page of usage."""
+async def tabs(store: Views | None, asked: Asked) -> list[tuple[str, str, bool]]:
+    """Name, path in Explore, whether it is what is *asked*, of the first views."""
     if store is None:
         return []
     found = await operations.listed(store, operations.LIST.call(query=[("limit", str(MAX_TABS))]))
-    return [(each["name"], path_of(each["id"]), False) for each in found["views"]]
+    return [tab(each["name"], explored(view_of(each), store.now_ms()), asked) for each in found["views"]]
+
+
+def tab(name: str, path: str, asked: Asked) -> tuple[str, str, bool]:
+    theirs = asked_of(parse_qsl(urlsplit(path).query))
+    return name, path, {**UNSAID, **theirs.body("")} == {**UNSAID, **asked.body("")}
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """A view: a question about usage that is kept, with a range that moves with the time. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from gateway.common.contract.json_types import Schema, Time
 from gateway.common.lists.conventions import BadListRequest, Order
@@ -11,7 +11,7 @@ from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.ranges import range_of as range_named
 from gateway.usage.sums.ranges import times_of, zone_of
 from gateway.usage.sums.request import Compare, OrderBy, read_time
-from gateway.usage.sums.saved_filter import Kept, ShownFilter, query_of
+from gateway.usage.sums.saved_filter import Kept, ShownFilter, kept_filter, query_of
 from gateway.usage.sums.timespan import Interval
 from spool.clock import rfc3339_ms
 
@@ -115,6 +115,18 @@ def question_of(view: View, now_ms: int) -> list[tuple[str, str]]:
         ("sort_key", key),
         ("sort_order", order),
     ]
+
+
+def view_of(item: Mapping[str, Any]) -> View:
+    """The question of a `ViewJson`; who made it and when is left out."""
+    kept: dict[str, Any] = {name: item[name] for name in _QUESTION}
+    return View(
+        view_id=item["id"], view_no=0, filter=kept_filter(item["filter"]), group_by=tuple(item["group_by"]), **kept,
+        created_at_ms=0, created_by="", updated_at_ms=0, updated_by="",
+    )  # fmt: skip
+
+
+_QUESTION: Final = ("name", "interval", "sort_key", "sort_order", "range", "time_zone", "compare", "search")
 
 
 def view_item(view: View) -> ViewJson:

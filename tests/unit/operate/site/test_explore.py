@@ -132,6 +132,17 @@ async def test_a_name_leads_to_what_is_inside_and_a_chip_back(sums: SumHome, que
     assert [link for link in links(inside) if "team=" not in link][-1:] != []
 
 
+def test_a_search_is_over_once_a_name_was_found() -> None:
+    assert "search" not in asked("group_by=team&search=cor").narrowed("team", "core")
+
+
+async def test_the_chart_of_a_group_has_the_filters_of_the_page(sums: SumHome, queries: UsageQueries) -> None:
+    projects = [{"attribution": {"project": name}} for name in ("p", "q")]
+    await add(sums, *(of(team, ago_h=1, **project) for team in ("core", "search") for project in projects))
+    _, found, _ = await page(queries, "range=today&group_by=team&project=p")
+    assert [together(course.sums).calls for course in found.over_time.courses] == [1, 1]
+
+
 async def test_an_unknown_name_is_a_filter_too(sums: SumHome, queries: UsageQueries) -> None:
     await two_weeks(sums)
     html, _, _ = await page(queries, QUESTION)

@@ -12,7 +12,7 @@ from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.operate import costs, usage
 from gateway.operate import views as operations
 from gateway.operate.site.explore_asked import asked_of
-from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, views
+from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, tabs, views
 from gateway.usage.sums import bounds
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
@@ -131,6 +131,20 @@ async def test_a_view_keeps_the_whole_question_and_explore_asks_the_same(rig: Ri
     assert {**explored.body("whole"), "filter": dict(view.filter)} == {
         **WHOLE, "filter": {"team": ("core", None)}, "sort_key": "cost", "sort_order": "desc",
     }  # fmt: skip
+
+
+async def test_this_month_is_compared_with_as_much_of_the_month_before(rig: Rig) -> None:
+    body = {"name": "month", "range": "this_month", "compare": "previous"}
+    found = await rig.usage((await rig.ask("POST", body=body))["view"]["usage"])
+    assert (found["previous"]["from"], found["previous"]["to"]) == ("2025-12-01T00:00:00Z", "2025-12-05T11:00:00Z")
+
+
+async def test_the_saved_view_that_is_shown_is_marked(rig: Rig) -> None:
+    for name, body in (("core", {"filter": {"team": ["core"]}}), ("all", {})):
+        await rig.ask("POST", body={"name": name, "group_by": ["model"], "range": "today", **body})
+    shown_now = asked_of(parse_qsl("range=today&group_by=model&team=core&chart=hour"))
+    assert [(name, marked) for name, _, marked in await tabs(rig.store, shown_now)] == [("all", False), ("core", True)]
+    assert await tabs(None, shown_now) == []
 
 
 async def test_a_view_of_days_is_explored_by_their_chart(rig: Rig) -> None:
