@@ -2,7 +2,8 @@
 Pure; the time is given in.
 
 A bucket holds one minute's worth, and fills evenly. In memory: each process counts for
-itself, and a restart begins with full buckets. Bytes are those of bodies after decompression,
+itself, and a restart begins with full buckets. Of gateways that count as one, each has an equal
+part of each bucket. Bytes are those of bodies after decompression,
 so they are known when a body was read:
 
 1. A request takes one from the bucket of requests, and is refused unread where that holds
@@ -21,8 +22,10 @@ so they are known when a body was read:
 
 import math
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Final
 
+from gateway.access.limits import NO_LIMITS, RateLimits
 from gateway.access.record import KeyRecord
 from gateway.common.contract.errors import OverQuota
 
@@ -80,7 +83,7 @@ class Charge:
 
     def take_body(self, n_bytes: int) -> None:
         """The body, or its next piece. Raises OverQuota (rules 2 and 3)."""
-        bucket, size = self._bytes, self.key.limits.bytes_per_minute
+        bucket, size = self._bytes, self._quotas.limits_of(self.key).bytes_per_minute
         if bucket is None or size is None:
             return
         bucket.fill(size, self._quotas.now_s())
@@ -93,7 +96,7 @@ class Charge:
 
     def _request_wait_s(self) -> int:
         """Until the same request can be taken again."""
-        bucket, size = self._requests, self.key.limits.requests_per_minute
+        bucket, size = self._requests, self._quotas.limits_of(self.key).requests_per_minute
         if bucket is None or size is None:
             return 0
         bucket.fill(size, self._quotas.now_s())
@@ -119,8 +122,9 @@ class Charge:
 class Quotas:
     """The buckets of all keys with limits."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self.now_s = now_s
+    def __init__(self, now_s: Callable[[], float], gateways: Callable[[], int] = lambda: 1) -> None:
+        """*gateways*: how many share each quota now; each takes its part, whatever others do."""
+        self.now_s, self._gateways = now_s, gateways
         self._buckets: dict[str, tuple[Bucket | None, Bucket | None]] = {}
         """Key's id -> of requests, of bytes."""
 
@@ -128,7 +132,7 @@ class Quotas:
         """Take a request of *key*; None where it has no limits. Raises OverQuota (rule 1, or 2 for
         a body of *announced_bytes*).
         """
-        limits = key.limits
+        limits = self.limits_of(key)
         most, most_bytes = limits.requests_per_minute, limits.bytes_per_minute
         if most is None and most_bytes is None:
             return None
@@ -146,9 +150,17 @@ class Quotas:
             in_requests.left -= 1
         return Charge(self, key, in_requests, in_bytes)
 
+    def limits_of(self, key: KeyRecord) -> RateLimits:
+        """This gateway's part of them: 1 at least."""
+        gateways = self._gateways()
+        if gateways <= 1 or key.limits == NO_LIMITS:
+            return key.limits
+        parts = [None if each is None else max(1, each // gateways) for each in astuple(key.limits)]
+        return RateLimits(*parts)
+
     def have(self, key: KeyRecord, n_requests: int, n_bytes: int) -> bool:
         """Whether each of *n_requests* with bodies of *n_bytes* in all would be taken now."""
-        limits = key.limits
+        limits = self.limits_of(key)
         if limits.requests_per_minute is None and limits.bytes_per_minute is None:
             return True
         in_requests, in_bytes = self._of(key)
@@ -165,7 +177,7 @@ class Quotas:
 
     def charge_together(self, key: KeyRecord, n_requests: int, n_bytes: int) -> Charge | None:
         """Take requests and bytes that it is known to `have`; None where it has no limits."""
-        if key.limits.requests_per_minute is None and key.limits.bytes_per_minute is None:
+        if key.limits == NO_LIMITS:
             return None
         in_requests, in_bytes = self._of(key)
         if in_requests is not None:
@@ -177,10 +189,11 @@ class Quotas:
     def give_back(self, key: KeyRecord, n_bytes: int, *, n_requests: int = 1) -> None:
         """To *key*; a bucket never holds more than a minute's worth."""
         in_requests, in_bytes = self._of(key)
-        if in_requests is not None and key.limits.requests_per_minute is not None:
-            in_requests.left = min(in_requests.left + n_requests, key.limits.requests_per_minute)
-        if in_bytes is not None and key.limits.bytes_per_minute is not None:
-            in_bytes.left = min(in_bytes.left + n_bytes, key.limits.bytes_per_minute)
+        limits = self.limits_of(key)
+        if in_requests is not None and limits.requests_per_minute is not None:
+            in_requests.left = min(in_requests.left + n_requests, limits.requests_per_minute)
+        if in_bytes is not None and limits.bytes_per_minute is not None:
+            in_bytes.left = min(in_bytes.left + n_bytes, limits.bytes_per_minute)
 
     def over(self, key: KeyRecord, what: str, wait_s: int) -> OverQuota:
         """The refusal."""
@@ -195,7 +208,8 @@ class Quotas:
     def _of(self, key: KeyRecord) -> tuple[Bucket | None, Bucket | None]:
         """Its buckets as its limits are now: full where a limit is new."""
         in_requests, in_bytes = self._buckets.pop(key.key_id, (None, None))
-        most, most_bytes = key.limits.requests_per_minute, key.limits.bytes_per_minute
+        limits = self.limits_of(key)
+        most, most_bytes = limits.requests_per_minute, limits.bytes_per_minute
         if most is not None and in_requests is None:
             in_requests = Bucket(most, self.now_s())
         if most_bytes is not None and in_bytes is None:

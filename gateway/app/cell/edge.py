@@ -2,6 +2,7 @@
 journal, and answered. Whatever else senders ask goes to the owner.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,8 +51,10 @@ class EdgeParts:
         return RouteTable(routes_of_edge(table.routes, self.owner), config.http.base_path), limits, cors
 
 
-async def start_edge(build: Build, journal: JournalStore, keys: KeyStore, owner: OwnerClient) -> EdgeParts:
-    """Raises CannotStart."""
+async def start_edge(
+    build: Build, journal: JournalStore, keys: KeyStore, owner: OwnerClient, gateways: Callable[[], int]
+) -> EdgeParts:
+    """*gateways*: how many take telemetry now. Raises CannotStart."""
     config = build.config
     senders = NotingSenders(build.now_ms)
     edge = Edge(journal, senders, max_bytes=config.spool.max_bytes)
@@ -67,7 +70,8 @@ async def start_edge(build: Build, journal: JournalStore, keys: KeyStore, owner:
     parser, context = Parser(parse_rules(config, prices), worker), base_context(config, secrets, None)
     front = Front(edge, edge, parser, now_ms=build.now_ms, context=context)
     intake = GatewayIntake(edge, front, None)
-    receiver = build_receiver(config, intake, build_gate(config, keys), now_ms=build.now_ms, senders=senders)
+    gate = build_gate(config, keys)
+    receiver = build_receiver(config, intake, gate, now_ms=build.now_ms, senders=senders, gateways=gateways)
     parts = EdgeParts(edge, intake, receiver, price_file, further_routes(keys), owner)
     receiver.use(*parts.routes(config))
     return parts

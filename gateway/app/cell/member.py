@@ -52,7 +52,7 @@ class CellGateway:
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
             for client in (senders, operators):
                 stack.push_async_callback(client.close)
-            parts = await start_edge(build, home.journal, home.keys, senders)
+            parts = await start_edge(build, home.journal, home.keys, senders, owning.alive)
             ports = await bound(build, parts, owning, home.keys, access, operators)
             build.run(owning.run(), "owner of the cell")
             build.run(maintain(upkeep(build, home, parts)), "maintenance")

@@ -155,6 +155,10 @@ class Owning:
         host = await self._cell.own_host() if address.host in WILDCARDS else address.host
         return str(TcpAddress(host, address.port))
 
+    def alive(self) -> int:
+        """Gateways of the cell, this one included."""
+        return max(1, sum(each.is_alive for each in self.members))
+
     def status(self) -> CellStatus:
         """As the owner shows it."""
         owner, names = self.owner, {each.id: each.name for each in self.members}

@@ -69,12 +69,12 @@ def registry_of(parts: EdgeParts, owning: Owning) -> CollectorRegistry:
 
 
 def figures(parts: EdgeParts, owning: Owning) -> MemberFigures:
-    alive = sum(each.is_alive for each in owning.members)
+    alive = owning.alive()
     return {
         "owns": owning.owns,
         "epoch": owning.owner.epoch,
         "takeovers": owning.takeovers,
-        "members": {"alive": alive, "silent": len(owning.members) - alive},
+        "members": {"alive": alive, "silent": max(0, len(owning.members) - alive)},
         "journal_bytes": parts.edge.journal_bytes,
         "is_unavailable": parts.edge.fault is not None,
     }

@@ -96,6 +96,23 @@ def test_who_waits_as_asked_is_let_in(size: int, taken: int) -> None:
     quotas.charge(limited)
 
 
+def test_gateways_that_count_as_one_have_a_part_of_a_quota_each(clock: Clock) -> None:
+    alive = [3]
+    limited = key(requests=6, n_bytes=600)
+    gateways = [Quotas(clock, lambda: alive[0]) for _ in range(3)]
+    for quotas in gateways:
+        for _ in range(2):
+            quotas.charge(limited)
+        assert waits_s(quotas, limited) == 30
+        assert not quotas.have(limited, 1, 1)
+    assert gateways[0].limits_of(key(requests=1)).requests_per_minute == 1, "never nothing"
+    alive[0] = 1  # two died: what is left has the whole of it, and fills at the whole rate
+    clock.s += 60
+    for _ in range(6):
+        gateways[0].charge(limited)
+    assert waits_s(gateways[0], limited) == 10
+
+
 def test_each_key_has_its_own(clock: Clock) -> None:
     quotas = Quotas(clock)
     quotas.charge(key(requests=1, key_id="a"))
