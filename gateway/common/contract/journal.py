@@ -14,7 +14,7 @@ class Row(NamedTuple):
     """What one edge kept in one commit."""
 
     place: tuple[int, int]
-    """In the order of the journal, which is that of commits."""
+    """In the order of the journal, about that of commits."""
     form: int
     body: bytes | None
     """As `gateway.pipeline.journal.form` reads it; None where what is stored does not hold
@@ -31,11 +31,11 @@ class JournalStore(Protocol):
         """
 
     async def waiting_bytes(self) -> int:
-        """How much room the journal takes."""
+        """About how many bytes wait in it."""
 
     async def read(self, after: tuple[int, int], *, most_rows: int, most_bytes: int) -> Sequence[Row]:
-        """The next rows behind *after*, whole and in order, at least one where one is there. No row
-        that is committed later ever comes before one that was read.
+        """The next rows behind *after*, whole and in order, at least one where one is there. What
+        commits late may have its place before what was read.
         """
 
     def dropping(self, places: Sequence[tuple[int, int]]) -> Callable[[Transaction], None]:

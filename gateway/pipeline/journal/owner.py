@@ -7,6 +7,7 @@ items are duplicates.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 
 POLL_S: Final = 0.05
 """How often an empty journal is asked."""
+FIRST_S: Final = 0.5
+"""How often the journal is read from its first row, for what committed late."""
 RETRY_S: Final = 1.0
 MOST_ROWS: Final = 128
 MOST_BYTES: Final = 1 << 20
@@ -63,7 +66,9 @@ class JournalReader:
     def __init__(self, journal: JournalStore, front: Front, spool: OwnerSpool, senders: Senders) -> None:
         self._journal, self._front, self._spool, self._senders = journal, front, spool, senders
         self._after = START
-        """What was read last, and left the journal or is about to."""
+        """What was read last. All before it left the journal, but for what committed late."""
+        self._next_first_s = 0.0
+        """When the journal is read from its first row again, by `time.monotonic`."""
         self.rows = 0
         self.payloads = 0
         """Counted since the start."""
@@ -86,6 +91,8 @@ class JournalReader:
 
     async def take_page(self) -> int:
         """Count the next rows; how many they were. Raises SpoolError, DatabaseUnavailable."""
+        if (now_s := time.monotonic()) >= self._next_first_s:
+            self._after, self._next_first_s = START, now_s + FIRST_S
         rows = await self._journal.read(self._after, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
         self.is_behind = len(rows) == MOST_ROWS
         if rows:

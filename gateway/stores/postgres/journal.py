@@ -1,8 +1,9 @@
 """`JournalStore` in Postgres.
 
-A row's place is (transaction, number). What commits later may have a smaller number, and even a
-smaller transaction. So the owner reads only transactions below the oldest one that still runs
-(`pg_snapshot_xmin`): behind what was read, none comes any more.
+A row's place is (transaction, number): about the order of commits. What commits late may have a
+smaller place than what was read. It is not left out, for rows leave when they are counted: the
+reader begins again at the first one now and then. So no transaction of somebody else, however long,
+holds the cell up.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +16,14 @@ from spool.sql.packing import Unreadable, pack, unpack
 _KEEP: Final = "INSERT INTO journal (form, payloads, packed, body) VALUES (?, ?, ?, ?)"
 _SIZES: Final = (
     "SELECT xid::text::bigint, id, length(body) FROM journal WHERE (xid, id) > (?::text::xid8, ?)"
-    " AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid, id LIMIT ?"
+    " ORDER BY xid, id LIMIT ?"
 )
 _READ: Final = (
     "SELECT xid::text::bigint, id, form, packed, body FROM journal WHERE (xid, id) > (?::text::xid8, ?)"
     " AND (xid, id) <= (?::text::xid8, ?) ORDER BY xid, id"
 )
+_LIVE: Final = "SELECT coalesce(sum(length(body) + 100), 0) FROM journal"
+_LONG_BYTES: Final = 64 << 20
 _THESE: Final = "(xid, id) IN (SELECT unnest(?::text[])::xid8, unnest(?::bigint[]))"
 
 
@@ -50,7 +53,10 @@ class PostgresJournal:
 
 
 def _waiting_bytes(connection: PostgresConnection) -> int:
+    """A table stays as long as it ever was, so of a long one the rows are counted."""
     (size,) = connection.execute("SELECT pg_total_relation_size('journal')").fetchone() or (0,)
+    if size > _LONG_BYTES:
+        (size,) = connection.execute(_LIVE).fetchone() or (0,)
     return int(size)
 
 

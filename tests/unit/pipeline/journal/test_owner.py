@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from gateway.fleet.senders.noting import SenderNotes
+from gateway.pipeline.journal import owner as owner_module
 from gateway.pipeline.journal.form import FORM, write_row
 from gateway.pipeline.parsing.parse import Payload
 from gateway.rules.context import Context
@@ -59,6 +60,22 @@ async def test_an_owner_that_dies_before_its_commit_leaves_the_rows_to_the_next(
     edge = cell.rig.spool.edge()
     assert (edge["received"], edge["kept"], edge["duplicate"]) == (10, 10, 0)
     assert inputs(await cell.forwarded()) == [100 + number for number in range(10)]
+
+
+async def test_a_row_that_comes_before_what_was_read_is_counted_too(
+    cell: CellRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose commit took longer."""
+    await put_ten(cell)
+    await cell.put(calls_of(10), 0)
+    late = cell.journal.rows.pop()
+    await cell.count()
+    cell.journal.rows.append(late._replace(place=(0, 1)))
+    monkeypatch.setattr(owner_module, "FIRST_S", 0.0)
+    reading = asyncio.create_task(cell.reader.run())
+    await until_true(lambda: not cell.journal.rows, what="the late row counted")
+    reading.cancel()
+    assert inputs(await cell.forwarded()) == [100 + number for number in range(11)]
 
 
 async def test_rows_stay_where_their_calls_could_not_be_kept(cell: CellRig) -> None:

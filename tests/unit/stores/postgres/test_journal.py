@@ -1,12 +1,14 @@
-"""The journal gives each row once, in the order of commits, whatever commits late."""
+"""The journal gives each row until it is counted, whatever commits late."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
 
+from gateway.stores.postgres import journal as journal_module
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from gateway.stores.postgres.journal import PostgresJournal
 from gateway.stores.sql.database import make_tables
@@ -56,15 +58,31 @@ async def test_a_page_ends_at_its_limits_and_has_a_row_at_least(journal: Postgre
     assert [row.body for row in rest] == [b"\2" * 50]
 
 
-async def test_a_row_that_commits_late_is_not_left_out(dsn: str, journal: PostgresJournal) -> None:
-    """Its transaction began before others that are committed: those wait for it."""
+async def test_a_row_that_commits_late_holds_nothing_up_and_is_not_left_out(
+    dsn: str, database: PostgresDatabase, journal: PostgresJournal
+) -> None:
+    """Its transaction began before others that are committed."""
     with psycopg.connect(dsn) as late:
         late.execute("INSERT INTO journal (form, payloads, packed, body) VALUES (1, 1, FALSE, 'late')")
         await journal.keep(1, b"early", 1)
-        assert await bodies(journal) == []
+        (row,) = await journal.read((0, 0), **ALL)
+        assert row.body == b"early"
+        await database.commit(journal.dropping([row.place]))
         late.commit()
-    found = await bodies(journal)
-    assert found == [b"late", b"early"]
+    assert await bodies(journal) == [b"late"]
+
+
+async def test_what_waits_is_measured_whatever_the_table_was_before(
+    database: PostgresDatabase, journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_LONG_BYTES", 1 << 20)
+    for _ in range(40):
+        await journal.keep(1, os.urandom(50_000), 1)
+    assert await journal.waiting_bytes() > 2_000_000
+    await database.commit(
+        journal.dropping([row.place for row in await journal.read((0, 0), most_rows=39, most_bytes=1 << 30)])
+    )
+    assert await journal.waiting_bytes() == 50_100
 
 
 async def test_rows_leave_with_the_commit_that_has_what_came_of_them(
@@ -109,13 +127,11 @@ async def test_many_edges_and_a_reader_lose_and_repeat_nothing(dsn: str, databas
             await asyncio.gather(*(edges[edge].keep(1, f"{edge}.{number}.{part}".encode(), 1) for part in range(3)))
 
     async def read() -> None:
-        after = (0, 0)
         while True:
             was_done = is_done.is_set()
-            rows = await journal.read(after, **ALL)
+            rows = await journal.read((0, 0), **ALL)
             seen.extend(row.body for row in rows)
             if rows:
-                after = rows[-1].place
                 await database.commit(journal.dropping([row.place for row in rows]))
             elif was_done:
                 return

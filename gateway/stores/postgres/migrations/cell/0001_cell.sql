@@ -24,7 +24,7 @@ CREATE TABLE member (
 
 -- What edges took and the owner has not counted.
 CREATE TABLE journal (
-    xid      XID8        NOT NULL DEFAULT pg_current_xact_id(),
+    xid      XID8        NOT NULL DEFAULT pg_current_xact_id(), -- with the id about the order of commits
     id       BIGINT      GENERATED ALWAYS AS IDENTITY,
     form     BIGINT      NOT NULL,
     payloads BIGINT      NOT NULL,
@@ -32,7 +32,10 @@ CREATE TABLE journal (
     packed   BOOLEAN     NOT NULL,    -- whether body is one zstd frame
     body     BYTEA       NOT NULL,
     PRIMARY KEY (xid, id)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000
+);
 ALTER TABLE journal ALTER COLUMN body SET STORAGE EXTERNAL; -- compressed already
 
 -- Rows that do not hold together, for whoever looks into it.
