@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from gateway.common.storage.completed import completed
 from gateway.common.storage.errors import DatabaseUnavailable
 from spool.postgres.committing import UnknownOutcome, committed, durable
-from spool.postgres.connection import CONNECT, SESSION, PostgresConnection, break_off
+from spool.postgres.connection import CONNECT, SESSION, PostgresConnection, break_off, text_of
 from spool.postgres.durability import SETTINGS, Durability, unsafe_settings
 from spool.postgres.migrating import ONE_AT_A_TIME, migrate
 
@@ -261,7 +261,7 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-        raise DatabaseUnavailable(f"Postgres: {' '.join(str(error).split())}") from error
+        raise DatabaseUnavailable(f"Postgres: {text_of(error)}") from error
     except UnknownOutcome as error:
         raise DatabaseUnavailable(str(error)) from error
 

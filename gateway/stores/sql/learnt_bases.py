@@ -10,11 +10,8 @@ from spool.sql.connection import Connection
 
 PART: Final = "learnt_bases"
 _COLUMNS: Final = "library, version, provider, key, scope, inclusive, exclusive, last_ms"
-_PUT: Final = (
-    f"INSERT INTO learnt_bases ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - own SQL
-    " ON CONFLICT (library, version, provider, key) DO UPDATE SET scope = excluded.scope,"
-    " inclusive = excluded.inclusive, exclusive = excluded.exclusive, last_ms = excluded.last_ms"
-)
+_PUT: Final = f"INSERT INTO learnt_bases ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - own SQL
+_DELETE: Final = "DELETE FROM learnt_bases WHERE library = ? AND version = ? AND provider = ? AND key = ?"
 
 
 class SqlLearntBases:
@@ -37,8 +34,8 @@ class SqlLearntBases:
             (*by.instrumentation, by.key, proofs.scope, proofs.inclusive, proofs.exclusive, proofs.last_ms)
             for by, proofs in changed
         ]
-        keys = [(*by.instrumentation, by.key) for by in gone]
-        await self._database.write(lambda connection: _write_all(connection, rows, keys))
+        replaced = [(*by.instrumentation, by.key) for by in (*gone, *(by for by, _ in changed))]
+        await self._database.write(lambda connection: _write_all(connection, rows, replaced))
 
 
 def _read_all(connection: Connection) -> list[tuple[LearntBy, Proofs]]:
@@ -52,7 +49,6 @@ def _read_all(connection: Connection) -> list[tuple[LearntBy, Proofs]]:
     ]
 
 
-def _write_all(connection: Connection, rows: Sequence[tuple[object, ...]], gone: Sequence[tuple[str, ...]]) -> None:
-    where = "library = ? AND version = ? AND provider = ? AND key = ?"
-    connection.executemany(f"DELETE FROM learnt_bases WHERE {where}", gone)  # noqa: S608 - own SQL
+def _write_all(connection: Connection, rows: Sequence[tuple[object, ...]], replaced: Sequence[tuple[str, ...]]) -> None:
+    connection.executemany(_DELETE, replaced)
     connection.executemany(_PUT, rows)

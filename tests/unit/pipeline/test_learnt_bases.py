@@ -9,6 +9,7 @@ import pytest
 from gateway.counting.bases import MAX_LEARNT, MAX_OF_KEY, Instrumentation, LearntBases, LearntBy
 from gateway.pipeline.learnt_bases import KeptLearntBases
 from gateway.rules.call import Call
+from gateway.rules.extract import MAX_TEXT_CHARS
 from tests.support.spool_rig import Rig
 from tests.support.stores import SQL_HOMES, Home, home_of
 from tests.unit.rules.spans import normalised
@@ -166,6 +167,19 @@ async def test_what_was_learnt_is_kept_over_a_restart(home: Home) -> None:
 async def home(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Home]:
     async with home_of(request.param, tmp_path) as home:
         yield home
+
+
+async def test_names_may_be_as_long_as_a_record_takes_them(home: Home) -> None:
+    """An index of Postgres takes 2,700 bytes."""
+    long = "".join(chr(0x4E00 + n * n * 7919 % 20_000) for n in range(4 * MAX_TEXT_CHARS))
+    library, version, provider, key = (long[n::4] for n in range(4))
+    by = LearntBy(Instrumentation(library, version, provider), key)
+    kept = await KeptLearntBases.open(await home.learnt_bases())
+    for n in range(2):
+        kept.bases.note(by, 7, excludes=True, now_ms=n * 3_600_000)
+        await kept.write()
+    again = (await KeptLearntBases.open(await home.learnt_bases())).bases
+    assert [(each, proofs.exclusive) for each, proofs in again.all()] == [(by, 2)]
 
 
 async def test_what_is_forgotten_is_forgotten_on_disk_too(home: Home) -> None:

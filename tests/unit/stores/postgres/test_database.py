@@ -85,6 +85,14 @@ async def test_nothing_is_kept_of_a_change_that_raises(database: PostgresDatabas
     await database.write(add)
 
 
+async def test_an_error_quotes_no_row(database: PostgresDatabase) -> None:
+    with pytest.raises(DatabaseUnavailable, match="duplicate key") as refused:
+        await database.write(
+            lambda c: c.execute("INSERT INTO numbers VALUES (?, ?), (?, ?)", ("secret", 1, "secret", 2))
+        )
+    assert "secret" not in str(refused.value)
+
+
 async def test_a_question_changes_nothing(database: PostgresDatabase) -> None:
     with pytest.raises(DatabaseUnavailable, match="read-only"):
         await database.read(add)
