@@ -52,7 +52,7 @@ class UsageFollower:
         self._through_seq = 0
         self._written_seq = 0
         self._is_unsure = False
-        """Whether the sums that were counted by now may be stored, though storing them failed."""
+        """Whether the sums that were counted by now may be stored, though nobody knows of it."""
         self.as_of_ms: int | None = None
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
@@ -159,7 +159,6 @@ class UsageFollower:
             try:
                 await self._store(self._tally)
             except DatabaseUnavailable:
-                self._is_unsure = True
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, later calls have to be counted
                 log.error(  # noqa: TRY400 - the error's text may quote a name
@@ -181,6 +180,7 @@ class UsageFollower:
             now_ms=self._now_ms(),
             age_ms=self._spool.age_ms(),
         )
+        self._is_unsure = True  # until it is over; whoever waits for it may be cancelled twice
         writing = asyncio.ensure_future(self._sums.store(counted))
         try:
             await asyncio.shield(writing)
@@ -190,6 +190,7 @@ class UsageFollower:
                 self._note_stored()
 
     def _note_stored(self) -> None:
+        self._is_unsure = False
         self._counters.add(self._tally.sums)
         self._tally, self._written_seq = Tally(), self._through_seq
         self._spool.keep_after(AI_TELEMETRY, self._written_seq)
