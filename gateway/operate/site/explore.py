@@ -90,6 +90,9 @@ def answer_context(asked: Asked, question: Question, found: Explored) -> dict[st
         "count": answer.count,
         "pages_before": asked.path(first=str(max(0, first - PER_PAGE))) if first else "",
         "pages_after": asked.path(first=str(first + PER_PAGE)) if first + len(rows) < answer.count else "",
+        "chart_files": [
+            (text, asked.path(f"{PATH}.{form}", interval=found.over_time.interval)) for form, text in FILES
+        ],
         "files": [(text, asked.path(f"{PATH}.{form}")) for form, text in FILES],
         "link": asked.path(),
         "save": asked.path(SAVE),

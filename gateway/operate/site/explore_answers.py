@@ -1,7 +1,7 @@
 """What Explore shows of a question: its rows, and its largest groups over time."""
 
 from collections.abc import Sequence
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from gateway.operate.site.explore_asked import Step
@@ -12,6 +12,7 @@ from gateway.usage.sums.figures import NO_USAGE, UsageSums, less
 from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.home import AsOf
 from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.ranges import ms_of
 from gateway.usage.sums.request import Question
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import Interval, TimeRange
@@ -38,6 +39,15 @@ class OverTime(NamedTuple):
     """Of UTC where the zone's are older than the hours that are kept."""
     starts_ms: Sequence[int]
     courses: Sequence[Course]
+
+    def periods(self) -> list[tuple[int, int]]:
+        """Start and end of each of them."""
+        return [(start_ms, self._end_of(start_ms)) for start_ms in self.starts_ms]
+
+    def _end_of(self, start_ms: int) -> int:
+        if self.interval == "hour":
+            return start_ms + HOUR_MS
+        return ms_of(datetime.fromtimestamp(start_ms / 1000, self.days.zone) + timedelta(days=1))
 
 
 class Explored(NamedTuple):

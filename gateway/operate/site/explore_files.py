@@ -2,18 +2,21 @@
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from gateway.common.contract.errors import NotFound
 from gateway.operate.parts import PARTS, STORES
-from gateway.operate.site.explore_asked import Asked, asked_of, at_row
+from gateway.operate.site.explore_answers import explored
+from gateway.operate.site.explore_asked import PER_PAGE, Asked, asked_of, at_row
 from gateway.operate.site.operating import present
-from gateway.usage.export.compared import columns, compared_rows
+from gateway.usage.export.compared import columns, compared_rows, course_rows
 from gateway.usage.export.files import WRITERS, NoParquet
+from gateway.usage.export.rows import Row
+from gateway.usage.sums.answer_json import time_text
 from gateway.usage.sums.answering import Answer, Line, answered
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.query import UsageQueries
@@ -29,18 +32,40 @@ def file_handler(form: str) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
         queries: UsageQueries = present(request.app[STORES].usage)
         asked = asked_of(list(request.query.items()))
-        question = asked.question(request.app[PARTS].now_ms(), limit=MAX_GROUPS)
+        is_of_chart = "interval" in request.query
+        question = asked.question(request.app[PARTS].now_ms(), limit=PER_PAGE if is_of_chart else MAX_GROUPS)
         await queries.refresh()
         async with queries.apart() as apart:
-            answer, lines = await every_line(apart, question)
+            table = await (chart_table if is_of_chart else group_table)(apart, asked, question)
         try:
-            body = await asyncio.to_thread(file_of, form, asked, question, answer, lines)
+            body = await asyncio.to_thread(file_of, form, table)
         except NoParquet as error:
             raise NotFound(str(error)) from error
         disposition = f'attachment; filename="{name_of(question)}.{form}"'
         return web.Response(body=body, content_type=TYPES[form], headers={"Content-Disposition": disposition})
 
     return handle
+
+
+class Table(NamedTuple):
+    columns: Sequence[str]
+    rows: Iterable[Row]
+
+
+async def group_table(queries: UsageQueries, asked: Asked, question: Question) -> Table:
+    """Every group, with the period before where it is compared."""
+    answer, lines = await every_line(queries, question)
+    head = columns(asked.group_by, compares=question.before is not None)
+    return Table(head, compared_rows(answer, lines, asked.group_by))
+
+
+async def chart_table(queries: UsageQueries, asked: Asked, question: Question) -> Table:
+    """The groups of the charts over time."""
+    answer, found, _ = await explored(queries, question, asked.step)
+    only = answer.lines[0].names if answer.count == 1 and answer.lines else None
+    periods = [(time_text(start_ms) or "", time_text(end_ms) or "") for start_ms, end_ms in found.periods()]
+    courses = [(only if each.line is None else each.line.names, each.sums) for each in found.courses]
+    return Table(columns(asked.group_by, compares=False), course_rows(periods, courses, asked.group_by))
 
 
 async def every_line(queries: UsageQueries, question: Question) -> tuple[Answer, list[Line]]:
@@ -54,11 +79,10 @@ async def every_line(queries: UsageQueries, question: Question) -> tuple[Answer,
     return answer, lines
 
 
-def file_of(form: str, asked: Asked, question: Question, answer: Answer, lines: list[Line]) -> bytes:
+def file_of(form: str, table: Table) -> bytes:
     """Raises NoParquet."""
     file = io.BytesIO()
-    head = columns(asked.group_by, compares=question.before is not None)
-    WRITERS[form](file, head, compared_rows(answer, lines, asked.group_by))
+    WRITERS[form](file, table.columns, table.rows)
     return file.getvalue()
 
 

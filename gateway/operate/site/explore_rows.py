@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from gateway.operate.site import words
 from gateway.operate.site.explore_asked import Asked, Filter, name_text
-from gateway.operate.site.usage_figures import NO_CALL, Cost, cost_of
+from gateway.operate.site.usage_figures import MAX_CURRENCIES, NO_CALL, Cost, cost_of
 from gateway.usage.sums.answering import Answer, Line
 from gateway.usage.sums.change import Change, Changes, changes
 from gateway.usage.sums.figures import UsageSums
@@ -64,11 +64,11 @@ class Row(NamedTuple):
 
     @property
     def cost_changes(self) -> list[tuple[str, Change]]:
-        """By currency, as `cost` orders them."""
+        """By currency, as `cost` orders them; also of those that only the period before has."""
         if self.changed is None:
             return []
         order = sorted(self.changed.costs.items(), key=lambda item: (item[0] != "USD", item[0]))
-        return order[: len(self.cost.amounts) or 1]
+        return order[:MAX_CURRENCIES]
 
 
 def row_of(names: Sequence[Part], sums: UsageSums, before: UsageSums | None) -> Row:

@@ -13,8 +13,9 @@ from gateway.usage.export.rows import MAIN_CURRENCY, Row
 from gateway.usage.sums.answer_json import names_json, range_json
 from gateway.usage.sums.answering import Answer, Line
 from gateway.usage.sums.change import CHANGED, changes
-from gateway.usage.sums.figures import COUNTS, UsageSums, less
+from gateway.usage.sums.figures import COUNTS, NO_USAGE, UsageSums, less
 from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.names import Name
 
 REST: Final = "rest"
 """`absent` of the last row."""
@@ -39,6 +40,23 @@ def compared_rows(answer: Answer, lines: Sequence[Line], group_by: Sequence[Dime
     before = None if total_before is None else less(total_before, _previous(lines))
     if now is not None or before is not None:
         yield from _by_currency({**head, **dict.fromkeys(group_by), "absent": REST}, now or UsageSums(), before)
+
+
+def course_rows(
+    periods: Sequence[tuple[str, str]],
+    courses: Iterable[tuple[Sequence[Name] | None, Sequence[UsageSums]]],
+    group_by: Sequence[Dimension],
+) -> Iterator[Row]:
+    """Groups over time: *courses* have their names (None: what is in no other course) and their
+    sums of each of *periods*. Periods without a call are left out.
+    """
+    for names, sums in courses:
+        named: Row = dict.fromkeys(group_by) if names is None else names_json(group_by, names)
+        absent = " ".join(f"{name}={reason}" for name, reason in (named.pop("absent", None) or {}).items())
+        for (start, end), each in zip(periods, sums, strict=True):
+            if each != NO_USAGE:
+                head: Row = {"period_start": start, "period_end": end, **named}
+                yield from _by_currency({**head, "absent": REST if names is None else absent or None}, each, None)
 
 
 def _previous(lines: Iterable[Line]) -> Iterator[UsageSums]:

@@ -18,7 +18,7 @@ from gateway.operate.operation import OperationCall
 from gateway.operate.site import explore
 from gateway.operate.site.explore_answers import MAX_HOURS, TOP, Explored, explored, interval_of
 from gateway.operate.site.explore_asked import PER_PAGE, Asked, asked_of
-from gateway.operate.site.explore_files import every_line, file_of
+from gateway.operate.site.explore_files import chart_table, file_of, group_table
 from gateway.operate.site.explore_rows import percent, signed
 from gateway.operate.site.explore_texts import covering_note, period_text
 from gateway.operate.usage import show
@@ -90,8 +90,8 @@ async def test_the_page_the_api_and_the_file_have_the_same_figures(
     stated += [sums for row in answer["usage"] for sums in (row, row["previous"] or {"costs": {}})]
     assert amounts(html) == {Decimal(each["costs"]["USD"]) for each in stated if each["costs"]}
     wanted = asked(query)
-    found, lines = await every_line(queries, wanted.question(NOW_MS, limit=2))
-    rows = list(csv.DictReader(io.StringIO(file_of("csv", wanted, wanted.question(NOW_MS), found, lines).decode())))
+    table = await group_table(queries, wanted, wanted.question(NOW_MS, limit=2))
+    rows = list(csv.DictReader(io.StringIO(file_of("csv", table).decode())))
     assert added(rows, "cost") == Decimal(answer["totals"]["costs"]["USD"])
     assert added(rows, "previous_cost") == Decimal(answer["previous"]["totals"]["costs"]["USD"])
     assert added(rows, "cost_difference") == Decimal(answer["previous"]["change"]["costs"]["USD"]["difference"])
@@ -105,6 +105,24 @@ def added(rows: list[dict[str, Any]], column: str) -> Decimal:
     """Where there was nothing before, all that is there now is the difference."""
     texts = [row[column] or (row["cost"] if column == "cost_difference" else "0") for row in rows]
     return sum(map(Decimal, texts), Decimal(0))
+
+
+@pytest.mark.parametrize(("step", "last"), [("hour", "2026-01-05T08:00:00Z"), ("day", "2026-01-05T23:00:00Z")])
+async def test_the_file_of_the_charts_has_each_group_over_time_and_adds_up(
+    sums: SumHome, queries: UsageQueries, step: str, last: str
+) -> None:
+    await two_weeks(sums)
+    wanted = asked(f"{QUESTION}&chart={step}")
+    table = await chart_table(queries, wanted, wanted.question(NOW_MS))
+    rows = list(csv.DictReader(io.StringIO(file_of("csv", table).decode())))
+    answer = await show(queries, OperationCall(None, query=list(wanted.pairs)))
+    assert added(rows, "cost") == Decimal(answer["totals"]["costs"]["USD"])
+    assert {(row["team"], row["absent"]) for row in rows} == {("core", ""), ("search", ""), ("", "team=unknown")}
+    assert max(row["period_end"] for row in rows) == last
+    assert len(rows) == 6
+    one = asked(f"{QUESTION}&team=core")
+    (row, _) = (await chart_table(queries, one, one.question(NOW_MS))).rows
+    assert (row["team"], row["absent"]) == ("core", None)
 
 
 async def test_each_link_changes_one_thing_and_keeps_the_others(sums: SumHome, queries: UsageQueries) -> None:
@@ -162,6 +180,13 @@ async def test_what_went_is_named_beside_the_total(sums: SumHome, queries: Usage
     await two_weeks(sums)
     text = text_of((await page(queries, QUESTION))[0])
     assert "only in the period before \N{EN DASH} USD 5.50 \N{MINUS SIGN}USD 5.50 \N{MINUS SIGN}100.0 %" in text
+
+
+async def test_each_currency_of_either_period_has_its_difference(sums: SumHome, queries: UsageQueries) -> None:
+    euro = {"amount": "2", "currency": "EUR", "source": "reported"}
+    await add(sums, {**of("core", ago_h=1), "cost": euro}, of("core", cost="3", ago_h=WEEK_H + 30))
+    text = text_of((await page(queries, QUESTION))[0])
+    assert "core EUR 2.00 USD 3.00 \N{MINUS SIGN}USD 3.00 \N{MINUS SIGN}100.0 % +EUR 2.00 \N{EN DASH}" in text
 
 
 async def test_a_group_that_is_new_has_a_dash(sums: SumHome, queries: UsageQueries) -> None:
