@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
@@ -16,7 +17,11 @@ NEAR_BYTES: Final = 1 << 20
 """Of records before and after the call, where its other reports are looked for."""
 MAX_RELATED: Final = 50
 
-Relation = Literal["same_span", "response_id", "request_id", "above", "below", "same_trace"]
+Relation = Literal["same_span", "response_id", "request_id", "above", "below", "same_trace", "same_time"]
+BY_TIME: Final = frozenset({"twin", "other_report", "stream_end"})
+"""Reasons by which a report without a common id is dropped for another one."""
+CLOSE_MS: Final = 1_000
+"""Between the begins of two such reports."""
 Items = Iterable[tuple[str, bytes]]
 
 
@@ -64,7 +69,7 @@ def found_among(items: list[tuple[str, bytes]], record_id: str) -> FoundCall:
     related = [
         (relation, each)
         for each in near
-        if each.content is not report.content and (relation := relation_of(report.record, each.record)) is not None
+        if each.content is not report.content and (relation := relation_of(report, each)) is not None
     ]
     related.sort(key=lambda item: str(item[1].record.get("received_at")))
     return FoundCall(report, related[:MAX_RELATED])
@@ -82,13 +87,48 @@ def with_any(items: Items, ids: Iterable[str]) -> Iterator[Report]:
 
 
 def ids_of(record: Mapping[str, Any]) -> list[str]:
+    """Texts of which a related report has one."""
     trace = record.get("trace") or {}
     ids = (record["record_id"], record.get("response_id"), record.get("request_id"), trace.get("trace_id"))
-    return [text for text in ids if text]
+    return [text for text in (*ids, service_of(record)) if text]
 
 
-def relation_of(record: Mapping[str, Any], other: Mapping[str, Any]) -> Relation | None:
-    """What *other* shares with *record*; None for nothing."""
+def service_of(record: Mapping[str, Any]) -> str | None:
+    found: str | None = (record.get("attribution") or {}).get("service_name")
+    return found
+
+
+def relation_of(report: Report, other: Report) -> Relation | None:
+    """What *other* shares with *report*; None for nothing."""
+    by_id = relation_by_id(report.record, other.record)
+    return "same_time" if by_id in {None, "same_trace"} and is_at_its_time(report, other) else by_id
+
+
+def is_at_its_time(report: Report, other: Report) -> bool:
+    """Whether one of the two was dropped for its time, and the other may be what it was dropped
+    for.
+    """
+    if not {each.outcome.partition(".")[2] for each in (report, other)} & BY_TIME:
+        return False
+    mine, theirs = report.record, other.record
+    is_close = abs(begin_ms(mine) - begin_ms(theirs)) <= CLOSE_MS
+    return (
+        is_close
+        and service_of(mine) == service_of(theirs)
+        and _agree(mine.get("usage") or {}, theirs.get("usage") or {})
+    )
+
+
+def begin_ms(record: Mapping[str, Any]) -> float:
+    return datetime.fromisoformat(record["started_at"]).timestamp() * 1000
+
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    tokens = {usage.get("output_tokens") for usage in (one, other)} - {None}
+    return len(tokens) <= 1
+
+
+def relation_by_id(record: Mapping[str, Any], other: Mapping[str, Any]) -> Relation | None:
     mine, theirs = record.get("trace") or {}, other.get("trace") or {}
     is_same_trace = mine.get("trace_id") is not None and mine.get("trace_id") == theirs.get("trace_id")
     if record["record_id"] == other.get("record_id"):

@@ -63,7 +63,8 @@ class FlagOfCall(TypedDict):
 
 class RelatedReport(SettledCall):
     relation: Relation
-    """What it shares with the call: span, id, a place just above or below it, or only the trace."""
+    """What it shares with the call: span, id, a place just above or below it, only the trace, or
+    service and time, for reports that are dropped by these."""
 
 
 class CallDetail(SettledCall):
@@ -75,7 +76,7 @@ class CallDetail(SettledCall):
     """What is known of its tokens, in words."""
     flags: list[FlagOfCall]
     related: list[RelatedReport]
-    """Other reports that share an id with it: those merged into it, dropped for it, and calls of
+    """Other reports that belong to it: those merged into it, dropped for it, and calls of
     its trace. They are looked for in 1 MiB of records before it and after it."""
 
 

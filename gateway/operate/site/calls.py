@@ -25,8 +25,9 @@ RELATIONS: Final[Mapping[str, str]] = {
     "above": "the span above it",
     "below": "a span below it",
     "same_trace": "the same trace",
+    "same_time": "the same service, at the same time",
 }
-OF_ONE_CALL: Final = frozenset({"same_span", "response_id", "request_id"})
+OF_ONE_CALL: Final = frozenset({"same_span", "response_id", "request_id", "same_time"})
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 

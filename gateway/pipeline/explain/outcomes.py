@@ -32,6 +32,7 @@ BECAUSE: Final = {
     "request_id": "another report of another scope has its request id and ended alike: it is the same call",
     "stream_end": "it is a part of a stream, and the report of the other part stands for both",
     "twin": "another instrumentation reports the same call at the same time",
+    "other_report": "its product reports a call in several ways, and another one counts in this session",
     "ancestor": "the calls below it account for its usage",
     "part": "it is a part of the call above it, which the same scope reports and which used more",
     "parent_forwarded": "the call above it was forwarded already and accounts for it",

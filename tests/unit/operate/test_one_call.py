@@ -73,6 +73,23 @@ async def test_reports_of_one_response_are_named_with_what_became_of_each(rig: R
     assert (back["outcome"], back["related"][0]["record_id"]) == ("duplicate", id_of(kept))
 
 
+async def test_a_report_that_was_dropped_for_its_time_names_the_one_that_counts(rig: Rig) -> None:
+    inner = call("inner", trace="a", at=(10, 990), scope="openai", service="app")
+    outer = call("outer", trace="b", at=(0, 1000), scope="langchain", service="app")
+    later = call("later", trace="c", at=(60_000, 61_000), service="app")
+    elsewhere = call("elsewhere", trace="d", at=(0, 1000), service="other", tokens=(100, 20))
+    await rig.send(inner, outer, later, elsewhere)
+    await rig.settle()
+    (dropped,) = (await ask(rig, outcome="duplicate"))["calls"]
+    assert dropped["reason"] == "twin"
+    found = await one(rig, dropped["record_id"])
+    (kept,) = {id_of(inner), id_of(outer)} - {dropped["record_id"]}
+    assert [(each["record_id"], each["relation"]) for each in found["related"]] == [(kept, "same_time")]
+    back = await one(rig, kept)
+    assert [(each["record_id"], each["relation"]) for each in back["related"]] == [(dropped["record_id"], "same_time")]
+    assert (await one(rig, id_of(later)))["related"] == []
+
+
 async def test_calls_above_and_below_and_of_the_trace_are_told_apart(rig: Rig) -> None:
     above = call("above", tokens=(300, 60))
     made = call("call", parent="above", tokens=(100, 20))
