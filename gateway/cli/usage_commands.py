@@ -24,7 +24,7 @@ to_option = click.option("--to", "until", help="The end, not included; default: 
 @click.option("--group-by", help=f"Up to three of {_DIMENSIONS}, separated by commas; provider,model without it.")
 @click.option("--interval", type=click.Choice(["hour", "day"]), help="Hours or days in place of groups.")
 @click.option("--range", help="Such as today, last_week or this_month, in place of --from and --to.")
-@click.option("--time-zone", help="In which days begin, such as Europe/Berlin; UTC without it.")
+@click.option("--time-zone", help="Of days, and of --from and --to, such as Europe/Berlin; UTC without it.")
 @click.option("--compare", type=click.Choice(["previous"]), help="Beside each row, the same of the period before.")
 @click.option("--search", help="Only groups whose first name holds this text.")
 @click.option(
