@@ -284,4 +284,4 @@ async def test_a_stream_ends_with_the_session_that_opened_it(rig: Rig, path: str
 def test_every_stream_is_named_above() -> None:
     folder = Path(gateway.operate.__file__).parent
     found = {path.name for path in folder.rglob("*.py") if "web.StreamResponse(" in path.read_text()}
-    assert found == {"tap.py", "live.py"}
+    assert found == {"tap.py", "live.py", "to_owner.py"}, "what to_owner.py passes on ends with the owner's stream"
