@@ -16,6 +16,7 @@ from exporters.base import Outcome, Retry
 from exporters.cost_service.doubts import Doubts
 from spool.record import UNIT_COST, Batch
 from spool.unit_cost import NAME_BLOCKED_MS, Operation, TotalKey
+from tests.support.postgres import needs_postgres
 from tests.support.spool_homes import HOMES, spool_home_of
 from tests.support.spool_rig import Clock
 from tests.support.unit_streams import SHAPE, STREAM, UnitRig, metered, place
@@ -68,6 +69,19 @@ def test_the_upstream_ends_with_what_the_senders_said(
     can_read: bool,  # noqa: FBT001 - drawn
     ships: str,
 ) -> None:
+    run_course(home_name, steps, can_read, ships)
+
+
+@needs_postgres
+@example(steps=DELETED_UNDER_WAY, can_read=False, ships="replace")
+@given(steps=STEPS, can_read=st.booleans(), ships=st.sampled_from(["replace", "sum"]))
+@settings(max_examples=15, deadline=None)
+def test_in_postgres_it_does_as_well(steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
+    """A schema takes a while to be made, so these are few."""
+    run_course("postgres", steps, can_read, ships)
+
+
+def run_course(home_name: str, steps: list[Step], can_read: bool, ships: str) -> None:  # noqa: FBT001 - drawn
     async def run(folder: Path) -> None:
         home = spool_home_of(home_name, folder / "data", clock := Clock())
         course = Course(UnitRig(home, clock, ships=ships, can_read=can_read))
