@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -19,6 +19,7 @@ from gateway.stores.postgres import database as postgres_database
 from gateway.stores.postgres import keys as postgres_keys
 from gateway.stores.postgres.database import PostgresDatabase
 from gateway.stores.postgres.keys import PostgresKeys
+from gateway.stores.sql.keys import EVERY
 from tests.support.polling import until_true
 from tests.support.postgres import needs_postgres, running_server, shared_server
 
@@ -154,6 +155,34 @@ async def test_of_changes_at_the_same_time_the_last_is_seen(gateways: list[Gatew
 
 def has(home: PostgresKeys, kept: list[KeyRecord]) -> bool:
     return [each.key for each in home.now(-1).keys or ()] == kept
+
+
+class Slow:
+    """A connection whose rows come only after *meanwhile*."""
+
+    def __init__(self, connection: psycopg.AsyncConnection, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._connection, self._meanwhile = connection, meanwhile
+        self.transaction = connection.transaction
+
+    async def execute(self, sql: str) -> psycopg.AsyncCursor:
+        cursor = await self._connection.execute(sql)
+        if sql == EVERY:
+            await self._meanwhile()
+        return cursor
+
+
+async def test_what_was_asked_before_a_change_of_this_gateway_does_not_undo_it(
+    dsn: str, gateways: list[Gateway]
+) -> None:
+    secret = await made(gateways)
+    gateway = gateways[0]
+    gateway.home._following.cancel()
+    await asyncio.gather(gateway.home._following, return_exceptions=True)
+    await gateways[1].keys.edit("sender", by=OPERATOR, description="a change that it asks for")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        slow = Slow(connection, lambda: gateway.keys.disable("sender", by=OPERATOR))
+        await gateway.home._ask(slow)  # type: ignore[arg-type]  # as much of a connection as it needs
+    assert not await gateway.takes(secret)
 
 
 async def test_a_closed_home_lets_no_one_in(gateways: list[Gateway]) -> None:
