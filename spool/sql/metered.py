@@ -133,12 +133,11 @@ def _taken(
     A repeat changes nothing, so it makes no stream, and is one whatever its stream has become.
     """
     metered = event.metered
-    if metered is not None:
+    known = None if metered is None else streams.get(metered.stream)
+    if metered is not None and (known is None or known.shape != metered.shape):
         if repeat := known_repeat(connection, event.repeat_key):
             return repeat
-        known = streams.get(metered.stream)
-        found = known if known is not None and known.shape == metered.shape else None
-        fits = found or unit_totals.fitting(connection, metered, rules)
+        fits = unit_totals.fitting(connection, metered, rules)
         if isinstance(fits, Mismatch):
             return fits
         streams[metered.stream] = fits

@@ -18,7 +18,7 @@ from spool.record import UNIT_COST
 from spool.store import Refusal
 from spool.unit_cost import BaseRecord, Mismatch, Rules, TotalKey, bucket_start_ms
 from tests.support.calls import EPOCH_MS
-from tests.support.spool_homes import SpoolHome
+from tests.support.spool_homes import HOMES, SpoolHome
 from tests.support.spool_rig import SETTINGS, Clock
 from tests.support.unit_streams import HOUR_MS, METRIC, SHAPE, STREAM, UnitRig, metered, place
 
@@ -375,8 +375,9 @@ async def test_what_comes_to_a_bucket_whose_totals_were_forgotten_goes_by_sum(ri
     assert operations(rig)[-2:] in (["sum", "replace"], ["replace", "sum"])
 
 
+@pytest.mark.parametrize("home", HOMES, indirect=True)  # Postgres measures its room every 10 s
 async def test_ids_make_room_when_they_alone_fill_the_spool(home: SpoolHome, clock: Clock) -> None:
-    spool = home.open(settings=replace(SETTINGS, max_bytes=2 << 20))
+    spool = home.open(settings=replace(SETTINGS, max_bytes=1 << 20))
     store = spool.events(Rules())
     metering = Metering(store, EventRules(), now_ms=clock)
 
