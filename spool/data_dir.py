@@ -19,6 +19,8 @@ RESTORING = ".unfinished-restore"
 """A folder that is there while a restore is under way, or was interrupted."""
 LOST_AND_FOUND = "lost+found"
 """Of every new disk."""
+MOVED = ".moved"
+"""A file that is there once what the directory holds was moved; it states where."""
 
 
 def make_private_dir(path: Path) -> None:
@@ -101,6 +103,21 @@ def refuse_half_restored(path: Path) -> None:
     if (path / RESTORING).exists():
         raise SpoolError(
             f"{path}: a restore is under way or was interrupted: delete what is in there, and restore again"
+        )
+
+
+def moved_to(path: Path) -> str | None:
+    """Where what the data directory *path* holds was moved; None where it is here."""
+    mark = path / MOVED
+    return mark.read_text("utf-8").strip() if mark.exists() else None
+
+
+def refuse_moved(path: Path) -> None:
+    """Raises SpoolError where what the data directory *path* holds was moved."""
+    if (where := moved_to(path)) is not None:
+        raise SpoolError(
+            f"{path}: what it holds was moved to the {where}, and would be counted and sent twice: start gateways of"
+            f" that cell (store.type: postgres). If the cell is deleted and was never used, delete {MOVED} to go on here"
         )
 
 

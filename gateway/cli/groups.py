@@ -12,7 +12,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("run", "demo", "healthcheck", "service"),
     "Look": ("status", "open", "top", "tap", "usage", "budgets", "views", "senders"),
     "Keys and devices": ("connect", "sources", "keys", "devices"),
-    "Data": ("spool", "export", "billing", "reconcile", "backup", "restore", "forget-user"),
+    "Data": ("spool", "export", "billing", "reconcile", "backup", "restore", "store", "forget-user"),
     "Help": ("doctor", "check", "normalise", "completion"),
 }
 """Title -> commands of `telemetry-gateway`, in the order of `--help`."""

@@ -36,6 +36,7 @@ COMMANDS = Commands(
         "views": "gateway.cli.views:views",
         "export": "gateway.cli.usage_commands:export",
         "billing": "gateway.cli.billing:billing",
+        "store": "gateway.cli.store:store",
         "forget-user": "gateway.cli.usage_commands:forget_user",
         "reconcile": "gateway.cli.usage_commands:reconcile",
     }

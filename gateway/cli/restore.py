@@ -43,10 +43,10 @@ def restore(file: Path, data_dir: Path, passphrase: Callable[[], Secret], *, as_
         with file.open("rb") as source, progress() as shown:
             opened = _opened(source, passphrase)
             make_data_dir(data_dir)
-            with DataLock(data_dir), _unpacking(data_dir) as folder:
+            with DataLock(data_dir), unpacking(data_dir) as folder:
                 manifest = extract(opened, folder, lambda found: _begun(found, shown))
                 restored = _settled(folder)
-                _move(folder, data_dir)
+                place(folder, data_dir)
     except (BadArchive, Undecipherable) as error:
         raise click.ClickException(f"{file} is not restored: {error}") from error
     except (SpoolError, OSError) as error:
@@ -55,8 +55,8 @@ def restore(file: Path, data_dir: Path, passphrase: Callable[[], Secret], *, as_
     return 0
 
 
-def refuse_used(data_dir: Path) -> None:
-    """Raises ClickException where *data_dir* holds anything."""
+def refuse_used(data_dir: Path, what: str = "a backup is restored") -> None:
+    """Raises ClickException where *data_dir* holds anything; *what* begins the remedy."""
     try:
         found = sorted(path.name for path in data_dir.iterdir()) if data_dir.exists() else []
     except OSError as error:
@@ -69,7 +69,7 @@ def refuse_used(data_dir: Path) -> None:
         )
     if used:
         raise click.ClickException(
-            f"{data_dir} is not empty (it holds {used[0]}): a backup is restored into an empty directory alone;"
+            f"{data_dir} is not empty (it holds {used[0]}): {what} into an empty directory alone;"
             " name another with --data-dir, or move what is there away"
         )
 
@@ -90,7 +90,7 @@ def _begun(manifest: Manifest, shown: Shown) -> Callable[[int], None]:
 
 
 @contextmanager
-def _unpacking(data_dir: Path) -> Iterator[Path]:
+def unpacking(data_dir: Path) -> Iterator[Path]:
     """An empty private folder in *data_dir*; while it is there, no gateway starts on it."""
     folder = data_dir / RESTORING
     shutil.rmtree(folder, ignore_errors=True)
@@ -115,7 +115,7 @@ def _settled(folder: Path) -> Restored | None:
     return restored
 
 
-def _move(folder: Path, data_dir: Path) -> None:
+def place(folder: Path, data_dir: Path) -> None:
     """Everything in *folder* gets its place, the spool last."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name == DATABASE):
         path.rename(data_dir / path.name)

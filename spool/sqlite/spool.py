@@ -10,7 +10,7 @@ import structlog
 
 from spool.age import monotonic_ms
 from spool.counters import Counters
-from spool.data_dir import DATABASE, make_data_dir, refuse_half_restored
+from spool.data_dir import DATABASE, make_data_dir, refuse_half_restored, refuse_moved
 from spool.data_lock import DataLock
 from spool.record import AI_TELEMETRY, Lane
 from spool.settings import SpoolSettings
@@ -98,6 +98,7 @@ class SqliteSpool(SqlSpool[sqlite3.Connection]):
 
     def _open(self) -> Opened:
         refuse_half_restored(self._data_dir)
+        refuse_moved(self._data_dir)
         self.writer = Writer(
             self._data_dir,
             synchronous=self.settings.synchronous,

@@ -55,6 +55,11 @@ async def open_home(build: Build) -> CellHome:
     own = digests(config.data_dir)
     itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), own)
     cell = await PostgresCell.open(shared, itself, config.store.lease_s)
+    if where := await cell.moved_to():
+        raise CannotStart(
+            f"what the cell {config.store.cell} held was moved to {where}: start the gateway there (store.type: sqlite),"
+            " or name another cell with store.cell"
+        )
     refuse_others(config.data_dir, own, [each for each in await cell.members() if each.id != itself.id])
     keys = await open_keys(shared, config.data_dir, build.now_ms)
     closing(keys.close)

@@ -23,7 +23,7 @@ _TAKE: Final = (
     "UPDATE cell SET epoch = epoch + 1, owner = ?, since = clock_timestamp(),"
     " until = clock_timestamp() + make_interval(secs => ?),"
     " why = CASE WHEN epoch = 0 THEN 'start' WHEN owner IS NULL THEN 'released' ELSE 'expired' END"
-    " WHERE owner IS NULL OR until < clock_timestamp() RETURNING epoch, why"
+    " WHERE (owner IS NULL OR until < clock_timestamp()) AND moved_to IS NULL RETURNING epoch, why"
 )
 _RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?) WHERE epoch = ? AND owner = ?"
 _RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
@@ -126,8 +126,13 @@ class PostgresCell:
         await make_tables(database, "cell")
         return cls(database, itself, lease_s)
 
+    async def moved_to(self) -> str | None:
+        """Where what the cell held was moved; None where it is here."""
+        row = await self._database.read(lambda c: c.execute("SELECT moved_to FROM cell").fetchone())
+        return None if row is None else row[0]
+
     async def take(self) -> Taken | None:
-        """Own the cell, where nobody does; None where somebody does."""
+        """Own the cell, where nobody does; None where somebody does, and where it was moved."""
         member, lease_s = self._itself.id, self._lease_s
         row = await self._database.commit(lambda c: c.execute(_TAKE, (member, lease_s)).fetchone())
         return None if row is None else Taken(*row)

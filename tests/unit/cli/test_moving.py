@@ -1,0 +1,174 @@
+"""What `store migrate` refuses, with the remedy; nothing is changed then."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.app.cell.secrets import FILES, derived
+from gateway.cli.main import main
+from gateway.stores.moving.files import make_files
+from spool.data_dir import MOVED, RESTORING
+from spool.data_lock import DataLock
+from spool.errors import SpoolError
+from tests.support.postgres import needs_postgres, shared_server
+from tests.support.spool_rig import open_spool
+
+pytestmark = needs_postgres
+
+SECRET = "a secret of a cell that is long enough for it"
+PEPPER = b"00" * 32
+
+
+class Rig:
+    """A data directory that was used, and an empty cell, with the directory of its one gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source, self.own = folder / "source", folder / "own"
+        self.source.mkdir(mode=0o700)
+        self.own.mkdir(mode=0o700)
+        asyncio.run(make_files(self.source))
+        asyncio.run(self._used())
+        for path in (self.source, self.own):
+            (path / "control.pepper").write_bytes(PEPPER)
+        self.config = folder / "cell.yaml"
+        self.configure()
+
+    async def _used(self) -> None:
+        spool = open_spool(self.source)
+        await spool.ask(lambda connection, _: connection.execute("INSERT INTO side_count VALUES ('a', 'b', 1)"))
+        await spool.close()
+
+    def configure(self, **store: str) -> None:
+        of_store = {
+            "type": "postgres",
+            "dsn": shared_server().dsn(),
+            "cell": "refusals",
+            "durability": "storage",
+            **store,
+        }
+        key = {"name": "k", "secret": "x" * 20, "managed": ["send-ai-telemetry"]}
+        settings = {
+            "data_dir": str(self.own),
+            "store": of_store,
+            "upstream": {"base_url": "https://x.example", "keys": [key]},
+        }
+        self.config.write_text(json.dumps(settings))
+
+    def migrate(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["store", "migrate", "--config", str(self.config), *arguments])
+
+    def move_in(self) -> Result:
+        return self.migrate("--data-dir", str(self.source))
+
+    def refused(self, result: Result, *texts: str) -> None:
+        assert result.exit_code == 1, result.output
+        for text in texts:
+            assert text in " ".join(result.output.split())
+        assert not (self.source / MOVED).exists()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    yield Rig(tmp_path)
+    with psycopg.connect(shared_server().dsn(), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS cell_refusals CASCADE")
+
+
+def test_a_directory_is_moved_once_and_marked(rig: Rig) -> None:
+    moved = rig.move_in()
+    assert moved.exit_code == 0, moved.output
+    assert "control.pepper" in moved.output
+    assert (rig.source / MOVED).read_text().startswith("cell refusals of ")
+    with pytest.raises(SpoolError, match=r"moved to the cell refusals .*store\.type: postgres"):
+        open_spool(rig.source)
+    again = rig.move_in()
+    assert "the cell is not empty (it holds side_count)" in again.output
+    assert again.exit_code == 1
+    assert (rig.source / MOVED).exists()
+    rig.configure(cell="another")
+    assert "moved to the cell refusals" in rig.move_in().output
+
+
+def test_a_directory_of_a_running_gateway_is_refused(rig: Rig) -> None:
+    with DataLock(rig.source):
+        rig.refused(rig.move_in(), "another gateway runs on this data directory", "stop the gateway")
+
+
+def test_a_directory_without_a_gateway_or_half_restored_is_refused(rig: Rig) -> None:
+    (rig.source / RESTORING).mkdir()
+    rig.refused(rig.move_in(), "a restore is under way")
+    rig.refused(rig.migrate("--data-dir", str(rig.own)), "holds no spool.db and no control.db", "--data-dir")
+
+
+def test_a_damaged_spool_is_refused(rig: Rig) -> None:
+    with closing(sqlite3.connect(rig.source / "spool.db")) as connection, connection:
+        connection.execute(
+            "UPDATE meta SET value = replace(value, '\"received\":0', '\"received\":9') WHERE name = 'figures'"
+        )
+    rig.refused(
+        rig.move_in(), "the spool is damaged", "an identity does not hold", "start the gateway on this directory once"
+    )
+
+
+@pytest.mark.parametrize("file", ["control.pepper", "user-secret", "machine-secret"])
+def test_a_secret_that_differs_or_is_missing_is_named(rig: Rig, file: str) -> None:
+    (rig.source / file).write_text("11" * 32)
+    rig.refused(
+        rig.move_in(),
+        f"{file} of",
+        "must go along",
+        f"copy {', '.join(x for x in FILES if (rig.source / x).exists())} from",
+    )
+    (rig.own / file).write_text("11" * 32)
+    assert rig.move_in().exit_code == 0
+
+
+def test_secrets_that_store_secret_does_not_make_are_refused(rig: Rig) -> None:
+    rig.configure(secret=SECRET)
+    rig.refused(rig.move_in(), "control.pepper of", "store.secret makes others", "leave store.secret out")
+    (rig.source / "control.pepper").write_bytes(derived("control.pepper", SECRET))
+    moved = rig.move_in()
+    assert moved.exit_code == 0, moved.output
+
+
+def test_a_target_that_is_not_empty_is_refused(rig: Rig) -> None:
+    assert rig.move_in().exit_code == 0
+    into = str(rig.source)
+    refused = rig.migrate("--to", "sqlite", "--data-dir", into)
+    assert refused.exit_code == 1
+    assert "a cell is moved into an empty directory alone" in " ".join(refused.output.split())
+
+
+def test_the_way_back_brings_the_secrets_and_a_spool_that_opens(rig: Rig, tmp_path: Path) -> None:
+    assert rig.move_in().exit_code == 0
+    again = tmp_path / "again"
+    moved = rig.migrate("--to", "sqlite", "--data-dir", str(again), "--json")
+    assert moved.exit_code == 0, moved.output
+    assert json.loads(moved.output)["to"] == str(again)
+    assert (again / "control.pepper").read_bytes() == PEPPER
+    assert not (again / RESTORING).exists()
+    asyncio.run(opened_is_sound(again, json.loads(moved.output)["gateway_id"]))
+    elsewhere = rig.migrate("--to", "sqlite", "--data-dir", str(tmp_path / "elsewhere"))
+    assert "moved" in elsewhere.output
+    assert elsewhere.exit_code == 1
+
+
+async def opened_is_sound(folder: Path, gateway_id: str) -> None:
+    spool = open_spool(folder)
+    assert spool.gateway_id == gateway_id
+    assert (await spool.verify()).findings == []
+    await spool.close()
+
+
+def test_a_configuration_without_a_cell_is_refused(rig: Rig) -> None:
+    rig.config.write_text("{}")
+    told = rig.move_in()
+    assert told.exit_code == 2
+    assert "store.type: postgres" in told.output
