@@ -44,7 +44,7 @@ from gateway.pipeline.delivery.lanes import key_settings, otlp_settings, plugged
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sqlite.keys import open_control, open_keys
-from spool.data_dir import DATABASE, refuse_data_dir
+from spool.data_dir import DATABASE, refuse_data_dir, refuse_moved
 from spool.data_lock import held_by
 from spool.disk_faults import disk_fault
 from spool.errors import SpoolError
@@ -97,6 +97,8 @@ class StartChecks:
         config = self._config
         with self._noted("data directory"):
             refuse_data_dir(config.data_dir)
+            if config.store.type == "sqlite":
+                refuse_moved(config.data_dir)
             self.owner = held_by(config.data_dir)
         if not self.faults:
             self._look_at_disk()

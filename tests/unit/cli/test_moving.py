@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 
 import psycopg
 import pytest
@@ -88,6 +89,8 @@ def test_a_directory_is_moved_once_and_marked(rig: Rig) -> None:
     assert (rig.source / MOVED).read_text().startswith("cell refusals of ")
     with pytest.raises(SpoolError, match=r"moved to the cell refusals .*store\.type: postgres"):
         open_spool(rig.source)
+    checked = CliRunner().invoke(main, ["check", "--data-dir", str(rig.source)])
+    assert "moved to the cell refusals" in checked.output
     again = rig.move_in()
     assert "the cell is not empty (it holds side_count)" in again.output
     assert again.exit_code == 1
@@ -165,6 +168,38 @@ async def opened_is_sound(folder: Path, gateway_id: str) -> None:
     assert spool.gateway_id == gateway_id
     assert (await spool.verify()).findings == []
     await spool.close()
+
+
+def test_after_an_error_in_between_nothing_was_moved(rig: Rig) -> None:
+    def change(sql: str) -> None:
+        with closing(sqlite3.connect(rig.source / "spool.db")) as connection, connection:
+            connection.execute(sql)
+
+    change("INSERT INTO side_count VALUES ('c', 'd' || char(0), 1), ('c', 'd' || char(0xfffd), 1)")  # one in Postgres
+    rig.refused(rig.move_in(), "duplicate key", "side_count")
+    with psycopg.connect(shared_server().dsn("cell_refusals")) as connection:
+        assert connection.execute("SELECT count(*) FROM lane").fetchone() == (0,)
+    change("DELETE FROM side_count WHERE name = 'd' || char(0)")
+    assert rig.move_in().exit_code == 0
+
+
+def test_a_move_that_was_killed_before_its_commit_is_repeated(rig: Rig) -> None:
+    assert rig.move_in().exit_code == 0
+    with psycopg.connect(shared_server().dsn(), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA cell_refusals CASCADE")
+    again = rig.move_in()  # marked, and the cell is empty
+    assert again.exit_code == 0, again.output
+
+
+def test_a_move_back_that_was_interrupted_is_repeated_into_the_same_directory(rig: Rig, tmp_path: Path) -> None:
+    assert rig.move_in().exit_code == 0
+    again = tmp_path / "again"
+    for _ in range(2):
+        moved = rig.migrate("--to", "sqlite", "--data-dir", str(again))
+        assert moved.exit_code == 0, moved.output
+        rmtree(again)
+        again.mkdir(mode=0o700)
+        (again / RESTORING).mkdir()  # as a kill after the commit leaves it
 
 
 def test_a_configuration_without_a_cell_is_refused(rig: Rig) -> None:
