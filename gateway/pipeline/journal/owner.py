@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -96,6 +97,7 @@ class JournalReader:
         rows = await self._journal.read(self._after, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
         self.is_behind = len(rows) == MOST_ROWS
         if rows:
+            rows = known_rows(rows)
             await self._take(rows)
             self._after = rows[-1].place
         return len(rows)
@@ -105,8 +107,6 @@ class JournalReader:
         noted: list[SenderNotes] = []
         damaged: list[Row] = []
         for row in rows:
-            if row.form not in FORMS:
-                raise SpoolError("a row of the journal is of a newer release: upgrade this gateway")
             try:
                 entries, notes = await _read(row)
             except JournalCorrupt:
@@ -152,6 +152,16 @@ class JournalReader:
             if error is not None and isinstance(error, BaseException):
                 raise error
         self.rows += len(rows)
+
+
+def known_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """Those before the first of a newer release, which is read again and again until this gateway
+    is upgraded. Raises SpoolError where that is the first.
+    """
+    known = list(takewhile(lambda row: row.form in FORMS, rows))
+    if not known:
+        raise SpoolError("a row of the journal is of a newer release: upgrade this gateway")
+    return known
 
 
 async def _read(row: Row) -> tuple[list[Entry], SenderNotes]:
