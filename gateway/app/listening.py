@@ -121,7 +121,9 @@ def admin_of(
         billing_relay=RelayRequests(delivering.relay.home, delivering.relay),
         backup=backup_of(build, stores, delivering),
     )
-    admin = build_admin(build.config, behind, access, running=live.running, now_ms=build.now_ms)
+    admin = build_admin(
+        build.config, behind, access, running=live.running, now_ms=build.now_ms, is_inner=build.is_inner
+    )
     if build.config.telemetry is not None:
         registry = admin[PARTS].registry
         pushing = build_push(build.config.telemetry, registry, build.tracer, stores.instance_id, pushes)

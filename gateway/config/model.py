@@ -976,6 +976,9 @@ def refuse_open_intake(config: Config, enabled_keys: int) -> str | None:
         for name, address in (("http", config.listen.http), ("grpc", config.listen.grpc))
         if address is not None and not address.is_loopback and not admits_by_certificate(config, name)
     ]
+    internal = config.store.internal.http
+    if config.store.type == "postgres" and internal is not None and not internal.is_loopback:
+        exposed.append(f"store.internal.http ({internal})")  # the owner takes there what anybody sends
     if not exposed:
         return None
     return f"{' and '.join(exposed)} can be reached from other machines and no key is enabled: make one first (`telemetry-gateway keys create`), listen on loopback only, or write `auth: none` where all who reach it may post"

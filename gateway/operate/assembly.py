@@ -23,6 +23,7 @@ from gateway.operate.keys import KeyRequests
 from gateway.operate.lanes import Lanes
 from gateway.operate.parts import AdminParts, Running
 from gateway.operate.registry import AdminStores
+from gateway.operate.relayed_person import RelayedPerson, secret_of
 from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.operate.spool_files import SpoolFiles
@@ -72,8 +73,11 @@ def build_admin(
     *,
     running: Callable[[], Running],
     now_ms: Callable[[], int],
+    is_inner: bool = False,
 ) -> web.Application:
-    """The application of the admin listener."""
+    """The application of the admin listener. *is_inner*: as `Build` has it; what is open on
+    loopback is open to nobody then, for others come from anywhere.
+    """
     status, receiver, rounds, spool, service = (
         behind.status,
         behind.receiver,
@@ -98,7 +102,9 @@ def build_admin(
         now_ms=now_ms,
         running=running,
         operators=operators,
-        identity=identity_reader(config.operator_identity),
+        identity=RelayedPerson(secret_of(config.data_dir)).identity
+        if is_inner
+        else identity_reader(config.operator_identity),
         note_unforeseen=receiver.counts.note_unforeseen,
     )
     stores = AdminStores(
@@ -122,7 +128,7 @@ def build_admin(
         backup=behind.backup,
     )
     address = config.listen.admin
-    is_loopback = address is None or address.is_loopback
+    is_loopback = not is_inner and (address is None or address.is_loopback)
     return admin_app(
         parts,
         stores,

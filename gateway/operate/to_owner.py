@@ -9,12 +9,17 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from multidict import CIMultiDict
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from gateway.common.contract.errors import Unauthenticated
+from gateway.common.http.http_connection import note_admitted
+from gateway.config.model import OperatorIdentity
 from gateway.operate.guard import host_guard
+from gateway.operate.identity import identity_reader
 from gateway.operate.pages import healthz
+from gateway.operate.relayed_person import HEADER, RelayedPerson
 from gateway.operate.session import AdminAccess
 from gateway.serve.answers import answer_for, kind_of
 from gateway.serve.http.to_owner import OwnerClient, end_to_end, no_owner
@@ -22,6 +27,57 @@ from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
 
 JSON: Final = "application/json"
+REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+
+
+class Passing:
+    """What changes in a request that is passed on, and in its answer."""
+
+    def __init__(self, options: OperatorIdentity, person: RelayedPerson) -> None:
+        self._header, self._identity, self._person = options.header, identity_reader(options), person
+
+    def headers(self, request: web.Request) -> CIMultiDict[str]:
+        """With the person whom the connection names. What the client says of that is not passed
+        on: the owner would take it for ours. Raises Unauthenticated.
+        """
+        headers, person = end_to_end(request.headers.items()), self._identity(request)
+        for name in (HEADER, self._header):
+            if name is not None:
+                headers.popall(name, None)
+        if person is not None:
+            headers[HEADER] = self._person.stated(person)
+        return headers
+
+    @staticmethod
+    def response(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        """Its head. Of a session that began over TLS, the cookie stays there."""
+        headers = end_to_end(answer.headers.items())
+        cookies = headers.popall("Set-Cookie", [])
+        for cookie in cookies:
+            is_secure = not request.secure or "; secure" in cookie.lower()
+            headers.add("Set-Cookie", cookie if is_secure else f"{cookie}; Secure")
+        return web.StreamResponse(status=answer.status, headers=headers)
+
+
+async def passed_on(request: web.Request, owner: OwnerClient, passing: Passing) -> web.StreamResponse:
+    """The owner's answer, piece by piece, for some are streams. Raises SpoolError."""
+    body = request.content if request.can_read_body else None
+    response: web.StreamResponse | None = None
+    try:
+        async with owner.request(request, body, passing.headers(request)) as answer:
+            if answer.status not in REFUSALS:  # by a key or a session, which the owner knows
+                note_admitted(request)
+            response = passing.response(request, answer)
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+            return response
+    except (aiohttp.ClientError, TimeoutError) as error:
+        if response is None or request.transport is None:
+            raise no_owner("it does not answer") from error
+        request.transport.abort()  # an answer that is not whole must not look so
+        return response
 
 
 def member_app(
@@ -29,6 +85,7 @@ def member_app(
     access: AdminAccess,
     registry: CollectorRegistry,
     not_ready: Callable[[], Awaitable[str | None]],
+    passing: Passing,
     *,
     loopback: bool,
 ) -> web.Application:
@@ -49,18 +106,9 @@ def member_app(
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
     async def from_owner(request: web.Request) -> web.StreamResponse:
-        """Piece by piece, for some answers are streams."""
-        body = request.content if request.can_read_body else None
-        try:
-            async with owner.request(request, body) as answer:
-                response = web.StreamResponse(status=answer.status, headers=end_to_end(answer.headers.items()))
-                await response.prepare(request)
-                async for piece in answer.content.iter_any():
-                    await response.write(piece)
-                await response.write_eof()
-                return response
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise no_owner("it does not answer") from error
+        if access.role_of(request) is not None:
+            note_admitted(request)
+        return await passed_on(request, owner, passing)
 
     app = web.Application(middlewares=[_answering, host_guard(loopback=loopback, host_names=frozenset())])
     app.add_routes(

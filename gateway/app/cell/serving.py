@@ -15,8 +15,9 @@ from gateway.config.values import Address
 from gateway.observability.cell import MemberCollector, MemberFigures
 from gateway.operate.address_file import announce_address
 from gateway.operate.parts import PARTS
+from gateway.operate.relayed_person import RelayedPerson, secret_of
 from gateway.operate.session import AdminAccess
-from gateway.operate.to_owner import member_app
+from gateway.operate.to_owner import Passing, member_app
 from gateway.serve.http.server import make_server
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.serve.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
@@ -52,7 +53,8 @@ async def _bound_admin(
 ) -> Address:
     config, address = build.config, build.config.listen.admin
     is_loopback = address is None or address.is_loopback
-    app = member_app(owner, access, registry_of(parts, owning), parts.not_ready, loopback=is_loopback)
+    passing = Passing(config.operator_identity, RelayedPerson(secret_of(config.data_dir)))
+    app = member_app(owner, access, registry_of(parts, owning), parts.not_ready, passing, loopback=is_loopback)
     at = await bind(closing, "listen.admin", app, address, None, OWNER_ONLY, build.context_of("admin"))
     if at is not None:
         files = build.tls["admin"].files if "admin" in build.tls else None

@@ -3,6 +3,7 @@ devices, and what other gateways ask. Each request goes to the owner as it came,
 the owner answers is the answer.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Self
@@ -22,6 +23,7 @@ from spool.errors import SpoolError
 
 ANSWER_S: Final = 60.0
 CONNECT_S: Final = 3.0
+LOOK_S: Final = 0.5
 RETRY_AFTER_S: Final = 5
 """An owner that died has a follower within a lease, by default."""
 HOP_BY_HOP: Final = frozenset(
@@ -31,6 +33,8 @@ HOP_BY_HOP: Final = frozenset(
     }
 )  # fmt: skip
 """Headers that are of one connection, or that the next one has of its own."""
+KEPT: Final = frozenset({"authorization", "host", "cookie", "origin", "content-type", "content-encoding"})
+"""What a request is judged by: no client drops them on the way."""
 
 
 class OwnerClient:
@@ -41,26 +45,47 @@ class OwnerClient:
         of one request; None for streams.
         """
         self._address = address
-        timeout = aiohttp.ClientTimeout(total=total_s, connect=CONNECT_S, sock_connect=CONNECT_S)
-        self._session = aiohttp.ClientSession(
-            timeout=timeout, auto_decompress=False, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
+        self._timeout = aiohttp.ClientTimeout(total=total_s, connect=CONNECT_S, sock_connect=CONNECT_S)
+        self._session = self._new_session()
+        self._asked: str | None = None
+        """Where the session's requests go."""
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            timeout=self._timeout, auto_decompress=False, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
         )
 
     def request(
-        self, request: web.BaseRequest, body: bytes | aiohttp.StreamReader | None
+        self,
+        request: web.BaseRequest,
+        body: bytes | aiohttp.StreamReader | None,
+        headers: "CIMultiDict[str] | None" = None,
     ) -> "aiohttp.client._RequestContextManager":
-        """*request* with *body*, to the owner. Raises SpoolError where there is none."""
-        address = self._address()
+        """*request* with *body*, to the owner; *headers* in place of its own, where they are given.
+        Raises SpoolError where there is no owner.
+        """
+        address = self._asked = self._address()
         if address is None:
             raise no_owner("no gateway owns the cell yet")
         return self._session.request(
             request.method,
-            URL(f"http://{address}{request.raw_path}", encoded=True),
-            headers=end_to_end(request.headers.items()),
+            url_at(address, request),
+            headers=end_to_end(request.headers.items()) if headers is None else headers,
             data=body,
             allow_redirects=False,
             skip_auto_headers=("User-Agent", "Content-Type", "Accept", "Accept-Encoding"),
         )
+
+    async def run(self) -> None:
+        """End what an owner of the past still has to answer, until cancelled: it may be stopped, or
+        cut off, and answer never.
+        """
+        while True:
+            await asyncio.sleep(LOOK_S)
+            address = self._address()
+            if address is not None and self._asked not in {None, address}:
+                ended, self._session, self._asked = self._session, self._new_session(), None
+                await ended.close()
 
     async def close(self) -> None:
         await self._session.close()
@@ -72,9 +97,18 @@ class OwnerClient:
         await self.close()
 
 
+def url_at(address: str, request: web.BaseRequest) -> URL:
+    """Of *request*, there. A client may state a whole URL, or none: its host is never asked."""
+    path = request.rel_url.raw_path_qs
+    return URL(f"http://{address}{path if path.startswith('/') else '/'}", encoded=True)
+
+
 def end_to_end(headers: Iterable[tuple[str, str]]) -> "CIMultiDict[str]":
-    """*headers* without those of one connection."""
-    return CIMultiDict((name, value) for name, value in headers if name.lower() not in HOP_BY_HOP)
+    """*headers* without those of one connection, and those that it calls its own."""
+    headers = list(headers)
+    own = {word.strip().lower() for name, value in headers if name.lower() == "connection" for word in value.split(",")}
+    dropped = HOP_BY_HOP | (own - KEPT)
+    return CIMultiDict((name, value) for name, value in headers if name.lower() not in dropped)
 
 
 def no_owner(why: str) -> SpoolError:

@@ -530,6 +530,19 @@ def test_open_grpc_beyond_loopback_is_refused_too() -> None:
     assert "listen.grpc (0.0.0.0:4317)" in reason
 
 
+def test_the_owner_of_a_cell_does_not_take_from_other_machines_what_has_no_key() -> None:
+    options = {
+        "store.type": "postgres",
+        "store.dsn": "host=db",
+        "upstream.base_url": "https://service.example",
+        "upstream.keys": [{"name": "k", "secret": "s" * 24, "managed": ["send-ai-telemetry"]}],
+    }
+    assert refuse_open_intake(load_config(None, options, {}), 0) is None
+    exposed = load_config(None, {**options, "store.internal.http": "0.0.0.0:4321"}, {})
+    assert "store.internal.http (0.0.0.0:4321)" in (refuse_open_intake(exposed, 0) or "")
+    assert refuse_open_intake(exposed, 1) is None
+
+
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "100.100.100.200"])
 def test_a_webhook_at_a_link_local_address_needs_an_option(tmp_path: Path, host: str) -> None:
     text = f'budgets: {{webhooks: {{ops: {{url: "http://{host}/x", secret: "{"s" * 24}"}}}}}}'
