@@ -17,7 +17,7 @@ from tests.support.cell_processes import Cell, owns, running_cell, stopped
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
-from tests.support.postgres import needs_postgres
+from tests.support.postgres import needs_postgres, running_server
 from tests.support.spans import call_span
 
 pytestmark = needs_postgres
@@ -186,12 +186,38 @@ def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:
 
 def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too(cell: Cell) -> None:
     owner, other = cell.owner(), cell.others()[0]
+    alive = 'telemetry_gateway_cell_members{state="alive"} 3.0'
+    wait_until_true(lambda: alive in fetch(f"{other.admin_url}/metrics").decode(), what="a look at all members")
     texts = [fetch(f"{each.admin_url}/metrics").decode() for each in (owner, other)]
     families = [{family.name for family in text_string_to_metric_families(text)} for text in texts]
     own = {name.name for name in CELL_NAMES}
     assert own <= families[0] & families[1]
     assert "telemetry_gateway_lane_records" in families[0] - families[1]
-    assert 'telemetry_gateway_cell_members{state="alive"} 3.0' in texts[1]
+
+
+def test_a_gateway_that_is_not_the_owner_stops_while_the_database_hangs(tmp_path: Path) -> None:
+    """With a call that waits for it, which is not acknowledged."""
+    with running_server() as server, running_cell(tmp_path, 2, server) as cell:
+        gateway = cell.others()[0]
+        with server.paused():
+            answers: list[int] = []
+            sending = threading.Thread(target=lambda: answers.append(send(gateway, "waits")))
+            sending.start()
+            assert gateway.stop() == 0
+            sending.join()
+        assert answers[0] != 200
+        assert "Traceback" not in gateway.log.read_text()
+
+
+def test_a_gateway_stops_while_there_is_no_database(tmp_path: Path) -> None:
+    with running_server() as server, running_cell(tmp_path, 2, server) as cell:
+        gateway = cell.owner()
+        server.stop()
+        try:
+            assert gateway.stop() == 0
+        finally:
+            server.start()
+        assert "Traceback" not in gateway.log.read_text()
 
 
 def test_a_gateway_with_another_secret_is_refused(cell: Cell) -> None:

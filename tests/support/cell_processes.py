@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.scenario import fetch
 from tests.support.gateway_process import GatewayProcess
 from tests.support.polling import wait_until_true
-from tests.support.postgres import shared_server
+from tests.support.postgres import Server, shared_server
 from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
 
 SECRET = "the secret of a cell of the tests, long enough"
@@ -70,12 +70,12 @@ def owns(gateway: GatewayProcess) -> bool:
 
 
 @contextmanager
-def running_cell(folder: Path, gateways: int = 3, **config: Any) -> Iterator[Cell]:
-    """*config*: as of `GatewayProcess`, of each."""
+def running_cell(folder: Path, gateways: int = 3, server: Server | None = None, **config: Any) -> Iterator[Cell]:
+    """*server*: of its own, where it dies; *config*: as of `GatewayProcess`, of each."""
     service = ServiceProcess(folder)
     service.start()
     assert service.port is not None
-    dsn = shared_server().dsn()
+    dsn = (server or shared_server()).dsn()
     store = {
         "type": "postgres",
         "dsn": dsn,

@@ -5,6 +5,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -55,6 +56,21 @@ class Server:
 
     def stop(self) -> None:
         self._run("-m", "immediate", "stop")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """None of its processes does anything until the block ends; its connections stay open."""
+        first = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        of_first = Path(f"/proc/{first}/task/{first}/children")
+        os.kill(first, signal.SIGSTOP)  # it begins no more of them
+        paused = [first, *map(int, of_first.read_text().split())]
+        for pid in paused[1:]:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in reversed(paused):
+                os.kill(pid, signal.SIGCONT)
 
     def _run(self, *arguments: str) -> None:
         subprocess.run([*self._control, *arguments], check=True, cwd=self.folder, stdout=subprocess.DEVNULL)

@@ -4,8 +4,8 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from gateway.app.cell.databases import dsn_of, make_schema
 from gateway.app.cell.secrets import derive_files, digests, refuse_others
 from gateway.common.contract.errors import CannotStart
 from gateway.common.release import release
+from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.storage.private_files import read_or_create
 from gateway.config.model import Config, refuse_open_intake
 from gateway.pipeline.journal.form import FORMS
@@ -41,6 +42,8 @@ class CellHome:
     cell: PostgresCell
     journal: PostgresJournal
     keys: KeyStore
+    databases: list[PostgresDatabase]
+    """All that are open."""
 
 
 async def open_home(build: Build) -> CellHome:
@@ -51,7 +54,7 @@ async def open_home(build: Build) -> CellHome:
     prepare_files(build)
     await asyncio.to_thread(make_schema, config)
     dsn = dsn_of(config.store)
-    shared, journals = [await _database(build, dsn) for _ in range(2)]
+    databases = shared, journals = [await _database(build, dsn) for _ in range(2)]
     own = digests(config.data_dir)
     itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), own)
     cell = await PostgresCell.open(shared, itself, config.store.lease_s)
@@ -62,11 +65,17 @@ async def open_home(build: Build) -> CellHome:
         )
     refuse_others(config.data_dir, own, [each for each in await cell.members() if each.id != itself.id])
     keys = await open_keys(shared, config.data_dir, build.now_ms)
-    closing(keys.close)
+    closing(if_answered, keys.close)
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
         raise CannotStart(reason)
-    closing(cell.leave)
-    return CellHome(dsn, shared, itself, cell, PostgresJournal(journals), keys)
+    closing(if_answered, cell.leave)
+    return CellHome(dsn, shared, itself, cell, PostgresJournal(journals), keys, databases)
+
+
+async def if_answered(last: Callable[[], Awaitable[None]]) -> None:
+    """Do the *last* thing of a stop, which is of no account where the database does not answer."""
+    with suppress(DatabaseUnavailable):
+        await last()
 
 
 @asynccontextmanager

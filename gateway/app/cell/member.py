@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Self
+from typing import Final, Self
+
+import structlog
 
 from gateway.app.building import Build, Stop, open_tls
 from gateway.app.cell.edge import EdgeParts, start_edge
@@ -24,6 +26,11 @@ from gateway.observability.metrics import LaneStatus
 from gateway.operate.session import open_access
 from gateway.serve.http.to_owner import OwnerClient
 
+log = structlog.get_logger()
+
+STOP_S: Final = 10.0
+"""For what a stop still writes."""
+
 
 class CellGateway:
     """`start` makes one in a running loop; `stop` it in the same."""
@@ -32,7 +39,7 @@ class CellGateway:
         self.config, self.ports, self.owning, self.keys = build.config, ports, owning, home.keys
         """As `Gateway` has them."""
         self.receiver, self.edge = parts.receiver, parts.edge
-        self._build, self._parts = build, parts
+        self._build, self._parts, self._databases = build, parts, home.databases
 
     @classmethod
     async def start(
@@ -52,6 +59,7 @@ class CellGateway:
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
             for client in (senders, operators):
                 stack.push_async_callback(client.close)
+                build.run(client.run(), "answers of former owners")
             parts = await start_edge(build, home.journal, home.keys, senders, owning.alive)
             ports = await bound(build, parts, owning, home.keys, access, operators)
             build.run(owning.run(), "owner of the cell")
@@ -66,7 +74,24 @@ class CellGateway:
         return {}
 
     async def stop(self) -> None:
-        await self._build.stack.aclose()
+        """What the database has not answered after `STOP_S` is given up: its sender does not know
+        the outcome, and sends the same again.
+        """
+        ended = asyncio.Event()
+        giving_up = asyncio.create_task(self._give_up_unless(ended), name="a database that hangs")
+        try:
+            await self._build.stack.aclose()
+        finally:
+            ended.set()
+            await giving_up
+
+    async def _give_up_unless(self, ended: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await ended.wait()
+        if not ended.is_set():
+            log.warning("the database does not answer; what waits for it is given up")
+            await asyncio.gather(*(database.close() for database in self._databases))
 
     @property
     def stop_wanted(self) -> asyncio.Event:

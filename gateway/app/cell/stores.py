@@ -45,6 +45,8 @@ async def open_owned(
     durability = config.store.durability
     begin = ownership.share_fence
     database = await PostgresDatabase.open(home.dsn, durability=durability, connections=CONNECTIONS, begin=begin)
+    home.databases.append(database)
+    build.stack.callback(home.databases.remove, database)
     closing(database.close)
     spool = await PostgresSpool.open(
         home.dsn,

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
+import structlog
+
 from gateway.common.contract.journal import JournalStore
 from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.common.futures import failure_of
@@ -23,6 +25,8 @@ from gateway.pipeline.parsing.parse import Parsed
 from gateway.rules.context import Context
 from spool.errors import SpoolError, SpoolFull
 from spool.histogram import ANSWER_S, Histogram
+
+log = structlog.get_logger()
 
 GATHER_S: Final = 0.002
 """How long the first payload of a row waits for others."""
@@ -53,6 +57,8 @@ class Edge:
         self.journal_bytes = 0
         """As measured last."""
         self._fault: str | None = "the journal was not asked yet"
+        self._is_said = False
+        """Whether the log has it."""
         self.append_seconds = Histogram(ANSWER_S)
         """As `Core` has it."""
 
@@ -61,7 +67,7 @@ class Edge:
     def admit(self, size: int) -> None:
         """As `IntakeStore` has it."""
         if self._fault is not None:
-            raise _retried(SpoolError(f"the journal of the cell cannot be written: {self._fault}"))
+            raise _unwritten()
         if self.journal_bytes + size > self._max_bytes:
             raise _retried(SpoolFull("the journal of the cell holds as much as spool.max_bytes allows"))
         if self.waiting_bytes + size > MAX_WAITING_BYTES:
@@ -122,10 +128,10 @@ class Edge:
         try:
             body = write_row([entry for entry, _, _ in gathered], self._senders.take())
             await self._journal.keep(FORM, body, payloads)
-            self._fault = None
+            self._note(None)
         except DatabaseUnavailable as fault:
-            self._fault = str(fault)
-            error = _retried(SpoolError(f"the journal of the cell cannot be written: {fault}"))
+            self._note(str(fault))
+            error = _unwritten()
         except BaseException as fault:
             error = _retried(SpoolError("the journal of the cell was not written"))
             error.__cause__ = fault
@@ -148,11 +154,19 @@ class Edge:
         """
         try:
             self.journal_bytes = await self._journal.waiting_bytes()
-            self._fault = None
+            self._note(None)
             if not self._gathered:
                 await self._write_notes()
         except DatabaseUnavailable as fault:
-            self._fault = str(fault)
+            self._note(str(fault))
+
+    def _note(self, fault: str | None) -> None:
+        """The log and `/readyz` say why; a sender is not told where the database is."""
+        if fault is not None and not self._is_said:
+            log.warning("the journal cannot be written; senders are asked to come again", error=fault)
+        elif fault is None and self._is_said:
+            log.info("the journal can be written again")
+        self._fault, self._is_said = fault, fault is not None
 
     async def _write_notes(self) -> None:
         notes = self._senders.take()
@@ -183,6 +197,10 @@ def _size_of(parsed: Parsed) -> int:
     calls, points = parsed.calls, parsed.points
     size = 0 if calls is None else sum(map(len, calls.records)) + len(calls.rows) + len(calls.links)
     return size + (0 if points is None else 200 * len(points.points))
+
+
+def _unwritten() -> SpoolError:
+    return _retried(SpoolError("the database of the cell does not take anything now; send the same again later"))
 
 
 def _retried(error: SpoolError) -> SpoolError:

@@ -26,6 +26,7 @@ __all__ = ["PostgresConnection", "PostgresDatabase"]
 T = TypeVar("T")
 
 CONNECTIONS: Final = 4
+BREAK_OFF_S: Final = 0.1
 WAIT_S: Final = 5.0
 """For a free connection: while the standbys are gone each commit keeps one."""
 _OF_PART: Final = (
@@ -192,10 +193,16 @@ class PostgresDatabase:
             async with asyncio.timeout(WAIT_S):
                 for _ in range(self._connections):
                     await self._free.acquire()
+        self._break_off()
+        await asyncio.to_thread(self._pool.close)
+        ending = asyncio.ensure_future(asyncio.to_thread(self._threads.shutdown))
+        while not ending.done():  # one that took a connection just now hangs as well
+            self._break_off()
+            await asyncio.wait({ending}, timeout=BREAK_OFF_S)
+
+    def _break_off(self) -> None:
         for connection in tuple(self._busy):
             break_off(connection)
-        await asyncio.to_thread(self._pool.close)
-        await asyncio.to_thread(self._threads.shutdown)
 
     async def _run(self, work: Callable[[], T]) -> T:
         """The result of *work*, whose thread goes on to its end when the caller is cancelled."""
@@ -219,17 +226,30 @@ class PostgresDatabase:
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
         with _unavailable():
-            connection = self._pool.getconn()
-            if _is_broken(connection):  # by a failover, which broke the idle ones as well
-                self._pool.putconn(connection)
-                self._pool.check()
-                connection = self._pool.getconn()
-            self._busy.add(connection)
+            connection = self._sound()
             try:
                 yield connection
             finally:
-                self._busy.discard(connection)
-                self._pool.putconn(connection)
+                self._given_back(connection)
+
+    def _sound(self) -> psycopg.Connection:
+        """Where a failover broke those that are idle, one that was made since."""
+        for _ in range(self._connections):
+            connection = self._taken()
+            if self._is_closed or not _is_broken(connection):
+                return connection
+            self._given_back(connection)
+        return self._taken()
+
+    def _taken(self) -> psycopg.Connection:
+        """Busy before anything is asked of it, so that `close` can end that."""
+        connection = self._pool.getconn()
+        self._busy.add(connection)
+        return connection
+
+    def _given_back(self, connection: psycopg.Connection) -> None:
+        self._busy.discard(connection)
+        self._pool.putconn(connection)
 
     @contextmanager
     def _apart(self) -> Iterator[psycopg.Connection]:
@@ -269,6 +289,6 @@ def _unavailable() -> Iterator[None]:
 def _is_broken(connection: psycopg.Connection) -> bool:
     try:
         ConnectionPool.check_connection(connection)
-    except psycopg.OperationalError:
+    except psycopg.Error:
         return True
     return False

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+import structlog
 
 from gateway.common.contract.intake import Sender
 from gateway.fleet.senders.noting import NotingSenders
@@ -81,14 +82,23 @@ async def test_payloads_gather_while_commits_are_under_way(rig: Rig) -> None:
 
 async def test_a_commit_that_fails_is_answered_with_a_time_to_come_again(rig: Rig) -> None:
     rig.journal.fails = True
-    with pytest.raises(SpoolError, match="no primary") as refused:
+    with pytest.raises(SpoolError, match="does not take anything now") as refused:
         await rig.put(1)
     assert refused.value.retry_after_s
-    with pytest.raises(SpoolError, match="no primary"):  # from now on before it is read
+    with pytest.raises(SpoolError, match="does not take anything now"):  # from now on before it is read
         rig.edge.admit(1)
+    assert rig.edge.fault == "no primary"
     rig.journal.fails = False
     await until_true(lambda: rig.edge.fault is None, what="an edge that asked again")
     await rig.put(1)
+
+
+async def test_why_nothing_is_kept_is_said_once_in_the_log(rig: Rig) -> None:
+    with structlog.testing.capture_logs() as logged:
+        for fails in (True, True, False, False):
+            rig.journal.fails = fails
+            await rig.edge.measure()
+    assert [(each["log_level"], each.get("error")) for each in logged] == [("warning", "no primary"), ("info", None)]
 
 
 async def test_a_full_journal_is_refused_before_anything_is_read(rig: Rig) -> None:
