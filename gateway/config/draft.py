@@ -22,6 +22,7 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 SECRET_OPTION = "secret"  # noqa: S105 - an option's name
 METRICS_TOKEN = "metrics_token"  # noqa: S105 - as above
+PASSWORD = "password"  # noqa: S105 - as above
 """Options of this name keep their reference, so that the secret
 can change while the gateway runs."""
 
@@ -169,7 +170,7 @@ def expand(draft: Draft, environ: Mapping[str, str], folder: Path) -> None:
     """
     for path, text in list(texts(draft.data, ())):
         try:
-            put(draft.data, path, expanded(text, path[-1] in {SECRET_OPTION, METRICS_TOKEN}, environ, folder))
+            put(draft.data, path, expanded(text, path[-1] in {SECRET_OPTION, METRICS_TOKEN, PASSWORD}, environ, folder))
         except KeyFault as fault:
             draft.fault(path, str(fault))
     for path in (*FILE_OPTIONS, *exporter_paths(draft.data)):

@@ -18,6 +18,7 @@ from gateway.common.plugins import BrokenPlugin
 from gateway.common.suggestions import did_you_mean
 from gateway.config.draft import (
     METRICS_TOKEN,
+    PASSWORD,
     SECRET_OPTION,
     ConfigFault,
     ConfigFaults,
@@ -160,6 +161,7 @@ def check_secrets(draft: Draft, environ: Mapping[str, str]) -> None:
     paths += [("sources", str(name), SECRET_OPTION) for name in (sources if isinstance(sources, dict) else ())]
     webhooks = at(draft.data, ("budgets", "webhooks"))
     paths += [("budgets", "webhook", SECRET_OPTION), (METRICS_TOKEN,)]
+    paths += [("store", PASSWORD), ("store", SECRET_OPTION)]
     paths += [
         ("budgets", "webhooks", str(name), SECRET_OPTION) for name in (webhooks if isinstance(webhooks, dict) else ())
     ]

@@ -559,6 +559,24 @@ def test_a_metrics_token_that_is_not_there_is_a_fault_and_is_shown_nowhere(tmp_p
     assert "a-token-of-the-scraper" not in repr(load(tmp_path, "metrics_token: a-token-of-the-scraper"))
 
 
+CELL = """
+upstream: {base_url: "https://service.example", keys: [{name: k, secret: a-key-of-the-service, managed: [send-ai-telemetry]}]}
+store: {type: postgres, dsn: host=db, password: "${file:./password}", secret: "${env:CELL_SECRET}"}
+"""
+
+
+def test_secrets_of_a_cell_are_read_when_they_are_needed_and_one_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    """A command that asks a running gateway has neither."""
+    (tmp_path / "gateway.yaml").write_text(CELL)
+    store = load_config(tmp_path / "gateway.yaml", environ={}, has_secrets=False).store
+    assert store.password is not None
+    assert store.password.reveal() == f"${{file:{tmp_path}/password}}"
+    with pytest.raises(ConfigFaults) as refused:
+        load_config(tmp_path / "gateway.yaml", environ={})
+    for option in ("store.password: file", "store.secret: environment variable CELL_SECRET"):
+        assert option in str(refused.value)
+
+
 def test_the_schema_is_json_and_names_every_group() -> None:
     schema = json.loads(json.dumps(config_schema()))
     assert set(schema["properties"]) == set(Config.model_fields)
