@@ -11,19 +11,21 @@ from typing import Any
 import click
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from gateway.cli.main import main
 from gateway.common.http.connection_limits import shares_of
 from gateway.common.open_files import OPEN_FILES
 from gateway.config.environment import misspelt_texts
 from gateway.config.loader import load_config
-from gateway.config.model import Limits
+from gateway.config.model import Config, Limits
 from gateway.pipeline.delivery.lanes import lanes_without_scope
 from tests.install.proxies import Ports, nginx_config
 from tests.support.certificates import Authority
 from tests.support.programs import needs_program
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+UPSTREAM_URL = "TELEMETRY_GATEWAY_UPSTREAM_BASE_URL"
 CLIENTS = Path(__file__).parents[2] / "e2e/clients"
 
 
@@ -157,6 +159,82 @@ def test_nginx_takes_the_balancer_and_names_each_edge(edges: dict[str, Any], tmp
     assert text.count("hash $remote_addr$http_authorization consistent;") == 2
     config = tmp_path / "balancer.conf"
     config.write_text(re.sub(r"edge-(\d)", r"127.0.0.\1", text).replace("/tmp/", f"{tmp_path}/"))
+    done = subprocess.run(["nginx", "-t", "-c", config], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- a cell
+
+
+@pytest.fixture
+def cell() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose/cell.yaml").read_text())
+    return loaded
+
+
+def test_each_gateway_of_the_cell_has_a_volume_of_its_own_and_all_else_in_common(cell: dict[str, Any]) -> None:
+    each = [cell["services"][f"gateway-{n}"] for n in (1, 2, 3)]
+    volumes = [gateway.pop("volumes") for gateway in each]
+    assert [own for own, _ in volumes] == [f"gateway-{n}:/var/lib/telemetry-gateway" for n in (1, 2, 3)]
+    assert len({config for _, config in volumes}) == 1
+    assert each[0].pop("ports") == ["127.0.0.1:4319:4319"]
+    assert each[0] == each[1] == each[2]
+    assert each[0]["depends_on"] == {"database": {"condition": "service_healthy"}}
+    key, running = imported_key(each[0])
+    assert (key["replace"], key["managed"], key["secret_file"]) == (
+        True, ("send-ai-telemetry",), "--secret-file=/run/secrets/sender-key"
+    )  # fmt: skip
+    assert running == "exec telemetry-gateway run --config=/etc/telemetry-gateway/cell-gateway.yaml"
+
+
+def cell_config(cell: dict[str, Any], tmp_path: Path) -> Config:
+    """Of its gateways, where Compose puts the secrets into *tmp_path*."""
+    for secret in cell["services"]["gateway-1"]["secrets"]:
+        (tmp_path / secret).write_text(f"the {secret} of a test, which is long enough")
+    text = (DEPLOY / "compose/cell-gateway.yaml").read_text().replace("/run/secrets", str(tmp_path))
+    (tmp_path / "gateway.yaml").write_text(text)
+    environ = {name: str(value) for name, value in cell["services"]["gateway-1"]["environment"].items()}
+    return load_config(tmp_path / "gateway.yaml", environ=environ | {UPSTREAM_URL: "https://service.test"})
+
+
+def test_the_gateways_of_the_cell_find_the_database_that_compose_makes(cell: dict[str, Any], tmp_path: Path) -> None:
+    config = cell_config(cell, tmp_path)
+    made = cell["services"]["database"]["environment"]
+    named = conninfo_to_dict(config.store.dsn)
+    assert named == {"host": "database", "dbname": made["POSTGRES_DB"], "user": made["POSTGRES_USER"]}
+    assert config.store.password is not None
+    assert made["POSTGRES_PASSWORD_FILE"] == "/run/secrets/database-key"
+    assert config.store.password.reveal() == f"${{file:{tmp_path}/database-key}}"
+    assert config.store.durability == "storage", "one Postgres has no standby"
+    assert not {port for service in cell["services"].values() for port in service.get("ports", ()) if "432" in port}
+    assert config.upstream is not None
+    assert config.upstream.base_url == "https://service.test"
+
+
+def test_the_services_of_the_cell_are_read_only_and_their_options_are_known(cell: dict[str, Any]) -> None:
+    for name, service in cell["services"].items():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert "/tmp" in service["tmpfs"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert name == "database" or misspelt_texts(service.get("environment", {})) == []
+        assert re.search(r":-\d+\.\d+(\.\d+)?}$", service["image"]), service["image"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        for mounted in service["volumes"]:
+            source = mounted.split(":")[0]
+            assert source in cell["volumes"] or (DEPLOY / "compose" / source).is_file()
+        assert set(service.get("secrets", ())) <= set(cell["secrets"])
+
+
+@needs_program("nginx", get="Debian's package nginx-light")
+def test_nginx_takes_the_balancer_of_the_cell_and_names_each_gateway(cell: dict[str, Any], tmp_path: Path) -> None:
+    text = (DEPLOY / "compose/cell-balancer.conf").read_text()
+    names = {name for name in cell["services"] if name.startswith("gateway-")}
+    for port in (4317, 4318):
+        assert set(re.findall(rf"server ([a-z0-9-]+):{port};", text)) == names
+    assert "hash" not in text, "any gateway takes any request"
+    config = tmp_path / "balancer.conf"
+    config.write_text(re.sub(r"gateway-(\d)", r"127.0.0.\1", text).replace("/tmp/", f"{tmp_path}/"))
     done = subprocess.run(["nginx", "-t", "-c", config], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
