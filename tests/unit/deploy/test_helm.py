@@ -18,9 +18,11 @@ import pytest
 import yaml
 
 from gateway.access.key import legacy_fault
+from gateway.app.cell.secrets import MIN_CHARS
 from gateway.cli.main import main
+from gateway.config.environment import misspelt_texts
 from gateway.config.loader import load_config
-from gateway.config.model import config_schema
+from gateway.config.model import Store, config_schema
 from gateway.operate.session import TOKEN_FORM
 from tests.support.kubernetes import KubernetesApi
 from tests.support.programs import needs_program
@@ -33,6 +35,7 @@ HUB = {
         "keys": [{"name": "hub", "secret": "${env:HUB}", "scopes": ["events_v1:create_event"]}],
     }
 }
+DATABASE = {"store": {"dsn": "host=db1,db2 dbname=telemetry user=gateway sslmode=verify-full"}}
 INSTALLATIONS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "monitored": {"serviceMonitor": {"enabled": True}, "networkPolicy": {"senderNamespaces": ["apps", "ai"], "operatorNamespaces": ["monitoring"]}},
@@ -43,10 +46,15 @@ INSTALLATIONS: dict[str, dict[str, Any]] = {
     "daemonset": {"mode": "daemonset", "config": HUB, "existingSecret": "hub"},
     "folder of a node": {"mode": "daemonset", "config": HUB, "existingSecret": "hub", "hostPath": "/var/lib/telemetry-gateway"},
     "edges": {"mode": "edges", "config": HUB, "existingSecret": "hub", "edges": {"replicas": 5}},
+    "cell": {"mode": "cell", "config": {**HUB, **DATABASE}, "existingSecret": "hub", "cell": {"replicas": 5, "database": {"existingSecret": "database"}}},
+    "cell with secrets": {"mode": "cell", "config": HUB, "cell": {"database": {"existingSecret": "database", "dsnKey": "dsn"}, "secret": {"existingSecret": "cell", "key": "theirs"}}, "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}], "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}], "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}},
+    "cell without a password": {"mode": "cell", "config": {**HUB, **DATABASE}, "serviceMonitor": {"enabled": True}},
     "sidecar": {"mode": "sidecar", "config": HUB},
 }  # fmt: skip
-GIVEN = {"upstream", "senders", "metrics", "hub"}
+GIVEN = {"upstream", "senders", "metrics", "hub", "database", "cell"}
 """Secrets that the installations above name as there already."""
+
+WORKLOADS = {"StatefulSet", "DaemonSet", "Deployment"}
 
 needs_helm = needs_program("helm", get="minutes of `go install`; `python -m tests.install helm` is the whole check")
 
@@ -64,7 +72,7 @@ def rendered(tmp_path: Path, values: dict[str, Any], *arguments: object) -> list
 
 
 def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    return (one["spec"]["template"]["spec"] for one in documents if one["kind"] in {"StatefulSet", "DaemonSet"})
+    return (one["spec"]["template"]["spec"] for one in documents if one["kind"] in WORKLOADS)
 
 
 def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
@@ -105,7 +113,10 @@ def test_the_schema_has_every_value_and_every_group_of_options() -> None:
 
 WRONG = {
     "repilcas": ({"repilcas": 3}, "additional properties 'repilcas' not allowed"),
-    "mode": ({"mode": "deployment"}, "at '/mode': value must be one of 'statefulset', 'edges', 'daemonset', 'sidecar'"),
+    "mode": (
+        {"mode": "deployment"},
+        "at '/mode': value must be one of 'statefulset', 'edges', 'cell', 'daemonset', 'sidecar'",
+    ),
     "key": ({"senderKey": {"kye": "x"}}, "at '/senderKey': additional properties 'kye' not allowed"),
     "option": ({"config": {"upstraem": {}}}, "at '/config': additional properties 'upstraem' not allowed"),
     "namespace": ({"networkPolicy": {"senderNamespaces": ["Apps"]}}, "at '/networkPolicy/senderNamespaces/0': 'Apps'"),
@@ -113,6 +124,18 @@ WRONG = {
     "claim": (
         {"mode": "edges", "config": HUB, "persistence": {"existingClaim": "kept"}},
         "each edge has a volume of its own",
+    ),
+    "database": (
+        {"mode": "cell", "config": HUB},
+        "mode cell keeps everything in a Postgres of yours: set config.store.dsn",
+    ),
+    "upstream of a cell": (
+        {"mode": "cell", "config": DATABASE},
+        "mode cell has no local service: set config.upstream.base_url",
+    ),
+    "folder of a cell": (
+        {"mode": "cell", "config": {**HUB, **DATABASE}, "hostPath": "/var/lib/x"},
+        "a cell keeps everything in Postgres",
     ),
     "hub of edges": ({"mode": "edges"}, "mode edges forwards to another gateway: set config.upstream.base_url"),
     "hub": ({"mode": "daemonset"}, "mode daemonset forwards to another gateway: set config.upstream.base_url"),
@@ -155,13 +178,22 @@ def test_each_installation_runs_the_gateway_by_a_configuration_that_it_takes(
     monkeypatch.setenv("HUB", "a-secret-of-the-hub")
     documents = rendered(tmp_path, INSTALLATIONS[name])
     (tmp_path / "gateway.yaml").write_text(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])
-    loaded = load_config(tmp_path / "gateway.yaml", {}, has_secrets=False)
+    environ = environment_of(next(pods(documents), None))
+    loaded = load_config(tmp_path / "gateway.yaml", environ=environ, has_secrets=False)
     assert str(loaded.data_dir) == "/var/lib/telemetry-gateway/data"
-    assert loaded.profile == ("server" if any(one["kind"] == "StatefulSet" for one in documents) else "device")
+    assert loaded.profile == ("device" if INSTALLATIONS[name].get("mode") in {"daemonset", "sidecar"} else "server")
+    assert misspelt_texts(environ) == []
     for pod in pods(documents):
         for container in containers(pod):
             if "command" not in container:
                 parse(container["args"])
+
+
+def environment_of(pod: dict[str, Any] | None) -> dict[str, str]:
+    """Of the gateway; what comes from a Secret or the pod itself is made up."""
+    made_up = {"POD_IP": "10.1.2.3", "TELEMETRY_GATEWAY_STORE_DSN": "host=db"}
+    env = [] if pod is None else pod["containers"][0].get("env", [])
+    return {each["name"]: each.get("value", made_up[each["name"]] if "valueFrom" in each else "").replace("$(POD_IP)", made_up["POD_IP"]) for each in env}  # fmt: skip
 
 
 def parse(arguments: list[str]) -> None:
@@ -200,7 +232,7 @@ def test_whatever_a_pod_mounts_is_there(name: str, tmp_path: Path) -> None:
     documents = rendered(tmp_path, INSTALLATIONS[name])
     made = made_secrets(documents)
     for document in documents:
-        if document["kind"] not in {"StatefulSet", "DaemonSet"}:
+        if document["kind"] not in WORKLOADS:
             continue
         pod = document["spec"]["template"]["spec"]
         claims = document["spec"].get("volumeClaimTemplates", [])
@@ -235,6 +267,80 @@ def test_edges_are_several_gateways_with_a_volume_and_one_configuration_each_and
     assert config["upstream"]["base_url"] == HUB["upstream"]["base_url"]
 
 
+# ---- a cell
+
+
+@needs_helm
+def test_a_cell_is_several_gateways_without_a_volume_that_are_replaced_one_at_a_time(tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS["cell"])
+    spec = of_kind(documents, "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (5, {"maxSurge": 1, "maxUnavailable": 0})
+    assert spec["minReadySeconds"] > Store().lease_s, "the next pod is stopped when the cell has an owner again"
+    (pod,) = pods(documents)
+    (data,) = (volume for volume in pod["volumes"] if volume["name"] == "data")
+    assert data == {"name": "data", "emptyDir": {}}
+    labels = spec["template"]["metadata"]["labels"]
+    for spread in pod["topologySpreadConstraints"]:
+        assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert [each["topologyKey"] for each in pod["topologySpreadConstraints"]] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    budget = of_kind(documents, "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, spec["selector"])
+    assert "sessionAffinity" not in of_kind(documents, "Service")["spec"], "any gateway takes any request"
+
+
+@needs_helm
+def test_a_gateway_of_a_cell_is_found_by_the_others_at_the_address_of_its_pod(tmp_path: Path) -> None:
+    """Whatever the database sees of it: a node's address, or that of a pooler."""
+    documents = rendered(tmp_path, INSTALLATIONS["cell"])
+    (pod,) = pods(documents)
+    (tmp_path / "gateway.yaml").write_text(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])
+    internal = load_config(tmp_path / "gateway.yaml", environ=environment_of(pod), has_secrets=False).store.internal
+    assert (str(internal.http), str(internal.admin)) == ("10.1.2.3:4321", "10.1.2.3:4322")
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    assert (ports["cell-http"], ports["cell-admin"]) == (4321, 4322)
+    assert not {"cell-http", "cell-admin"} & {port["name"] for port in of_kind(documents, "Service")["spec"]["ports"]}
+
+
+@needs_helm
+@pytest.mark.parametrize("name", ["cell", "cell with secrets"])
+def test_only_pods_of_the_release_reach_the_internal_ports(name: str, tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS[name])
+    itself = [{"podSelector": of_kind(documents, "Deployment")["spec"]["selector"]}]
+    assert admitted(documents, "cell-http") == admitted(documents, "cell-admin") == itself
+    egress = of_kind(documents, "NetworkPolicy")["spec"]["egress"]
+    assert {} in egress or itself in [rule.get("to") for rule in egress], "what others may be asked is open, or named"
+
+
+@needs_helm
+def test_the_database_s_password_and_dsn_are_in_no_configuration_but_in_their_secret(tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS["cell with secrets"])
+    store = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])["store"]
+    assert store == {
+        "type": "postgres",
+        "password": "${file:/run/secrets/database/password}",
+        "secret": "${file:/run/secrets/cell/secret}",
+    }
+    (pod,) = pods(documents)
+    mounted = {volume["name"]: volume["secret"] for volume in pod["volumes"] if "secret" in volume}
+    assert mounted["database"] == {"secretName": "database", "items": [{"key": "password", "path": "password"}]}
+    assert mounted["cell"] == {"secretName": "cell", "items": [{"key": "theirs", "path": "secret"}]}
+    for container in containers(pod):  # the one that takes the key of senders asks the database, too
+        (dsn,) = (each for each in container["env"] if each["name"] == "TELEMETRY_GATEWAY_STORE_DSN")
+        assert dsn["valueFrom"] == {"secretKeyRef": {"name": "database", "key": "dsn"}}
+        assert {"name": "database", "mountPath": "/run/secrets/database", "readOnly": True} in container["volumeMounts"]
+        assert {"name": "ca", "mountPath": "/ca"} in container["volumeMounts"], "of the database's certificate"
+
+
+@needs_helm
+def test_without_a_secret_of_the_database_no_password_is_asked_for(tmp_path: Path) -> None:
+    documents = rendered(tmp_path, INSTALLATIONS["cell without a password"])
+    store = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])["store"]
+    assert store == {**DATABASE["store"], "type": "postgres", "secret": "${file:/run/secrets/cell/secret}"}
+
+
 # ---- the keys
 
 
@@ -247,6 +353,8 @@ def test_edges_are_several_gateways_with_a_volume_and_one_configuration_each_and
         ("open", {"metrics-token"}),
         ("with secrets", set()),
         ("daemonset", {"sender-key", "metrics-token"}),
+        ("cell", {"sender-key", "metrics-token", "cell-secret"}),
+        ("cell with secrets", {"sender-key", "metrics-token"}),
         ("sidecar", set()),
     ],
 )
@@ -255,6 +363,7 @@ def test_a_key_that_is_needed_and_not_given_is_made(name: str, made: set[str], t
     assert {entry for entries in secrets.values() for entry in entries} == made
     for entry, text in secrets.get("t-telemetry-gateway-keys", {}).items():
         assert legacy_fault(text) is None if entry == "sender-key" else TOKEN_FORM.fullmatch(text)
+        assert len(text) >= MIN_CHARS, "store.secret takes no shorter one"
         assert len(set(text)) > 10, "it is drawn"
 
 
@@ -269,10 +378,10 @@ def test_an_upgrade_keeps_the_keys_and_makes_what_is_new(tmp_path: Path) -> None
     """`lookup` asks the cluster for them."""
     kept = base64.b64encode(b"the-key-of-the-first-installation").decode()
     name = "t-telemetry-gateway-keys"
-    with KubernetesApi(tmp_path, {("ai", name): {"sender-key": kept}}) as api:
-        documents = rendered(tmp_path, {}, "--dry-run=server", "--kubeconfig", api.kubeconfig)
+    with KubernetesApi(tmp_path, {("ai", name): {"sender-key": kept, "cell-secret": kept}}) as api:
+        documents = rendered(tmp_path, INSTALLATIONS["cell"], "--dry-run=server", "--kubeconfig", api.kubeconfig)
     made = made_secrets(documents)[name]
-    assert made["sender-key"] == "the-key-of-the-first-installation"
+    assert made["sender-key"] == made["cell-secret"] == "the-key-of-the-first-installation"
     assert len(made["metrics-token"]) == 48
     assert of_kind(documents, "Secret")["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 

@@ -17,6 +17,11 @@
 {{- if has .Values.mode (list "statefulset" "edges") }}true{{ end }}
 {{- end }}
 
+{{/* Whether the release has a PodDisruptionBudget. A daemonset's pods stay on their nodes. */}}
+{{- define "telemetry-gateway.hasBudget" -}}
+{{- if or (include "telemetry-gateway.keepsVolumes" .) (eq .Values.mode "cell") }}true{{ end }}
+{{- end }}
+
 {{- define "telemetry-gateway.selector" -}}
 app.kubernetes.io/name: {{ include "telemetry-gateway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -64,6 +69,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The Secret of a cell: what the tokens and keys of hashes of all its gateways are made of. */}}
+{{- define "telemetry-gateway.cellSecret" -}}
+{{- if eq .Values.mode "cell" }}
+{{- .Values.cell.secret.existingSecret | default (include "telemetry-gateway.madeSecret" .) }}
+{{- end }}
+{{- end }}
+
+{{/* `store` of gateway.yaml. Where each pod listens for the others is in its environment: only the pod knows its address. In brackets, as IPv6 needs. */}}
+{{- define "telemetry-gateway.store" -}}
+type: postgres
+secret: "${file:/run/secrets/cell/secret}"
+{{- with .Values.cell.database }}
+{{- if and .existingSecret .passwordKey }}
+password: "${file:/run/secrets/database/password}"
+{{- end }}
+{{- if not (or (and .existingSecret .dsnKey) (dig "store" "dsn" "" $.Values.config)) }}
+{{- fail "mode cell keeps everything in a Postgres of yours: set config.store.dsn, or name the Secret that has it in cell.database (existingSecret, dsnKey)" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* gateway.yaml: what the mode needs, under what the values state. A sidecar listens on its pod's loopback alone for senders. */}}
 {{- define "telemetry-gateway.config" -}}
 {{- $senders := ternary "127.0.0.1" "0.0.0.0" (eq .Values.mode "sidecar") }}
@@ -76,7 +102,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 {{- if ne .Values.mode "statefulset" }}
-{{- if eq .Values.mode "edges" }}
+{{- if eq .Values.mode "cell" }}
+{{- $_ := set $made "store" (fromYaml (include "telemetry-gateway.store" .)) }}
+{{- else if eq .Values.mode "edges" }}
 {{- $_ := set $made "unit_cost" (dict "operation" "sum") }}
 {{- $_ := set $made "upstream" (dict "sum_retry" "at_least_once" "knows_event_ids" true) }}
 {{- $_ := set $made "pricing" (dict "price_list" "off") }}
@@ -84,7 +112,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $made "profile" "device" }}
 {{- end }}
 {{- if not (dig "upstream" "base_url" "" .Values.config) }}
-{{- fail (printf "mode %s forwards to another gateway: set config.upstream.base_url" .Values.mode) }}
+{{- fail (printf "mode %s %s: set config.upstream.base_url" .Values.mode (ternary "has no local service" "forwards to another gateway" (eq .Values.mode "cell"))) }}
 {{- end }}
 {{- end }}
 {{- toYaml (mergeOverwrite $made (deepCopy .Values.config)) }}
@@ -96,6 +124,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {name: tmp, mountPath: /tmp}
 {{- if include "telemetry-gateway.metricsSecret" . }}
 - {name: metrics-token, mountPath: /run/secrets/metrics-token, readOnly: true}
+{{- end }}
+{{- if eq .Values.mode "cell" }}
+- {name: cell, mountPath: /run/secrets/cell, readOnly: true}
+{{- if and .Values.cell.database.existingSecret .Values.cell.database.passwordKey }}
+- {name: database, mountPath: /run/secrets/database, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Variables of each container of the gateway beside those of the user. */}}
+{{- define "telemetry-gateway.env" -}}
+{{- if eq .Values.mode "cell" }}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: TELEMETRY_GATEWAY_STORE_INTERNAL_HTTP, value: "[$(POD_IP)]:{{ .Values.cell.ports.http }}"}
+- {name: TELEMETRY_GATEWAY_STORE_INTERNAL_ADMIN, value: "[$(POD_IP)]:{{ .Values.cell.ports.admin }}"}
+{{- with .Values.cell.database }}
+{{- if and .existingSecret .dsnKey }}
+- {name: TELEMETRY_GATEWAY_STORE_DSN, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .dsnKey | quote }}}}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -169,11 +220,17 @@ timeoutSeconds: 5
   {{- with include "telemetry-gateway.envFrom" . }}
   {{- trim . | nindent 2 }}
   {{- end }}
+  {{- if eq .Values.mode "cell" }}
+  env: {{- include "telemetry-gateway.env" . | trim | nindent 4 }}
+  {{- end }}
   securityContext: {{- toYaml .Values.securityContext | nindent 4 }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
     {{- include "telemetry-gateway.mounts" . | nindent 4 }}
     - {name: sender-key, mountPath: /run/secrets/sender-key, readOnly: true}
+    {{- if and (eq .Values.mode "cell") .Values.extraVolumeMounts }}  {{- /* it asks the database, too: for a CA */}}
+    {{- toYaml .Values.extraVolumeMounts | nindent 4 }}
+    {{- end }}
 {{- end }}
 {{- end }}
 
@@ -186,13 +243,17 @@ timeoutSeconds: 5
   {{- with include "telemetry-gateway.envFrom" . }}
   {{- trim . | nindent 2 }}
   {{- end }}
-  {{- with .Values.extraEnv }}
-  env: {{- toYaml . | nindent 4 }}
+  {{- with include "telemetry-gateway.env" . | trim }}
+  env: {{- . | nindent 4 }}
   {{- end }}
   ports:
     - {name: otlp-http, containerPort: {{ .Values.ports.http }}}
     - {name: otlp-grpc, containerPort: {{ .Values.ports.grpc }}}
     - {name: admin, containerPort: {{ .Values.ports.admin }}}
+    {{- if eq .Values.mode "cell" }}
+    - {name: cell-http, containerPort: {{ .Values.cell.ports.http }}}
+    - {name: cell-admin, containerPort: {{ .Values.cell.ports.admin }}}
+    {{- end }}
   startupProbe:  # a large spool is read before the listeners are bound
     {{- include "telemetry-gateway.probe" (dict "root" . "path" "/healthz") | trim | nindent 4 }}
     periodSeconds: 2
@@ -204,6 +265,10 @@ timeoutSeconds: 5
   readinessProbe:
     {{- include "telemetry-gateway.probe" (dict "root" . "path" "/readyz") | trim | nindent 4 }}
     periodSeconds: 5
+  {{- if eq .Values.mode "cell" }}
+  lifecycle:  # so long, senders may still be led here: the Service forgets a pod that ends somewhat later
+    preStop: {exec: {command: [sleep, "5"]}}
+  {{- end }}
   securityContext: {{- toYaml .Values.securityContext | nindent 4 }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
@@ -226,6 +291,16 @@ timeoutSeconds: 5
 {{- with include "telemetry-gateway.metricsSecret" . }}
 - name: metrics-token
   secret: {secretName: {{ . | quote }}, items: [{key: {{ $.Values.serviceMonitor.tokenSecret.key | quote }}, path: token}]}
+{{- end }}
+{{- with include "telemetry-gateway.cellSecret" . }}
+- name: cell
+  secret: {secretName: {{ . | quote }}, items: [{key: {{ $.Values.cell.secret.key | quote }}, path: secret}]}
+{{- with $.Values.cell.database }}
+{{- if and .existingSecret .passwordKey }}
+- name: database
+  secret: {secretName: {{ .existingSecret | quote }}, items: [{key: {{ .passwordKey | quote }}, path: password}]}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if not (include "telemetry-gateway.keepsVolumes" .) }}
 - name: data
@@ -283,13 +358,20 @@ spec:
   {{- with .Values.affinity }}
   affinity: {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- if eq .Values.mode "edges" }}
+  {{- if has .Values.mode (list "edges" "cell") }}
   topologySpreadConstraints:
     - maxSkew: 1
       topologyKey: kubernetes.io/hostname
       whenUnsatisfiable: ScheduleAnyway
       labelSelector:
         matchLabels: {{- include "telemetry-gateway.selector" . | nindent 10 }}
+    {{- if eq .Values.mode "cell" }}
+    - maxSkew: 1
+      topologyKey: topology.kubernetes.io/zone
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{- include "telemetry-gateway.selector" . | nindent 10 }}
+    {{- end }}
   {{- end }}
 {{- end }}
 
