@@ -19,12 +19,12 @@ import click
 from exporters.keyring import NOT_WANTED
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
-from gateway.cli.finding import Finding, Level
+from gateway.cli.finding import Finding, Found, Level, Part
 from gateway.cli.options import read_config
 from gateway.cli.printing import coloured
 from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.cli.requests import DEVICES, SENDERS, STATUS, ask
-from gateway.cli.start_checks import Found, StartChecks, try_upstream
+from gateway.cli.start_checks import StartChecks, try_upstream
 from gateway.cli.status_findings import of_edges, of_senders, of_status
 from gateway.common.contract.errors import CannotStart
 from gateway.common.native import READER, WHY_NOT, described
@@ -44,7 +44,7 @@ OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
 SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
-REMEDIES: Final[Mapping[str, str]] = {
+REMEDIES: Final[Mapping[Part, str]] = {
     "data directory": "put owner and mode right, or name a folder of the gateway's own in data_dir",
     "disk": "make room, or set data_dir on a larger disk: until then new data is refused",
     "mcp": "install the extra `mcp`, or set `mcp: off`",
@@ -52,12 +52,16 @@ REMEDIES: Final[Mapping[str, str]] = {
     "open intake": "make a key (`telemetry-gateway keys create`), or listen on loopback alone",
     "secrets": "restore the file from the backup that the spool is of; admin-token may be removed, and is made again",
     "local service": "restore the folder `service` from one backup; of a newer release, run that one",
+    "database": "start it, or correct store.dsn and store.password: `psql` with the same dsn shows whether it answers",
+    "clock": "set the clocks of this machine and of the database by NTP (`timedatectl`)",
+    "connections": "raise max_connections of the database, or lower store.connections",
+    "cell": "look at the logs of the gateways for `cell could not be owned`",
     "spool": "run the release that wrote it; a damaged one is salvaged by `run`, which counts what is lost",
     "upstream": "correct upstream.base_url or upstream.ca_file",
     "TLS": "put certificate and key of one pair in place, renewed; they are read again without a restart",
     "listeners": "stop what listens there (`ss -ltnp`), or set another address",
 }
-"""Part of `gateway.cli.start_checks` -> what to do."""
+"""What to do about a part, where what was found there does not say it."""
 
 MARKS: Final[Mapping[Level, tuple[str, str]]] = {
     "ok": ("ok     ", "green"),
@@ -103,14 +107,10 @@ async def findings(config_file: Path | None, data_dir: Path | None) -> AsyncIter
             yield Finding("fault", "configuration", str(fault), f"correct it in {where}; docs/configuration.md")
         return
     yield Finding("ok", "configuration", "has no faults" if config_file else "none; the defaults hold")
-    yield of_sqlite()
     checks = StartChecks(config)
     await checks.look()
-    for finding in of_start(checks):
+    for finding in (*of_sqlite(config), *of_start(checks), *of_disk(config), *of_clock(config)):
         yield finding
-    for finding in of_disk(config):
-        yield finding
-    yield of_clock(config.data_dir)
     if config.upstream is not None:
         async for finding in of_upstream(config.upstream):
             yield finding
@@ -125,35 +125,41 @@ def of_environment(environ: Iterable[str]) -> Iterator[Finding]:
         yield Finding("warning", "environment", f"{name} sets no option", f"rename it to {meant}, or unset it")
 
 
-def of_sqlite() -> Finding:
+def of_sqlite(config: Config) -> Iterator[Finding]:
+    if config.store.type != "sqlite":
+        return
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
-        return Finding("fault", "SQLite", f"{version} is older than {oldest}", "run a Python with a newer SQLite")
-    if not sqlite3.threadsafety:
-        return Finding("fault", "SQLite", f"{version} is built without threads", "run a Python with another SQLite")
-    return Finding("ok", "SQLite", version)
+        yield Finding("fault", "SQLite", f"{version} is older than {oldest}", "run a Python with a newer SQLite")
+    elif not sqlite3.threadsafety:
+        yield Finding("fault", "SQLite", f"{version} is built without threads", "run a Python with another SQLite")
+    else:
+        yield Finding("ok", "SQLite", version)
 
 
-def of_clock(data_dir: Path) -> Finding:
+def of_clock(config: Config) -> Iterator[Finding]:
     """Whether the clock is behind the time that the spool last noted."""
-    summary = read_summary(data_dir)
+    if config.store.type != "sqlite":
+        return
+    summary = read_summary(config.data_dir)
     noted_ms = None if summary is None else summary.written_ms
     behind_s = 0.0 if noted_ms is None else noted_ms / 1000 - time.time()
     if behind_s > SKEW_MAX_S:
         text = f"{behind_s:.0f} s behind what the spool noted last: it was set back"
-        return Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
-    return Finding("ok", "clock", "is not behind what the spool noted last")
+        yield Finding("warning", "clock", text, "set the machine's clock by NTP (`timedatectl`)")
+    else:
+        yield Finding("ok", "clock", "is not behind what the spool noted last")
 
 
 def of_start(checks: StartChecks) -> Iterator[Finding]:
     """What `run` would refuse, and what it would do besides."""
     bad = {found.part for found in (*checks.faults, *checks.notes)}
     for part in REMEDIES:
-        if part not in bad | {"upstream", "disk"}:
+        if part in checks.parts and part not in bad | {"upstream", "disk"}:
             yield Finding("ok", part, "as `run` needs it")
     for found in checks.faults:
-        yield Finding("fault", found.part, found.text, REMEDIES[found.part])
+        yield Finding("fault", found.part, found.text, found.remedy or REMEDIES[found.part])
     for note in checks.notes:
         yield _noted(note)
 
@@ -161,11 +167,13 @@ def of_start(checks: StartChecks) -> Iterator[Finding]:
 def _noted(note: Found) -> Finding:
     if note.part == "listeners":
         return Finding("ok", note.part, note.text)
-    return Finding("warning", note.part, note.text, REMEDIES[note.part])
+    return Finding("warning", note.part, note.text, note.remedy or REMEDIES[note.part])
 
 
 def of_disk(config: Config) -> Iterator[Finding]:
-    """Room, speed of a sync, and what kind of file system it is."""
+    """Room, speed of a sync, and what kind of file system it is; of the disk of a spool."""
+    if config.store.type != "sqlite":
+        return
     folder = next(path for path in (config.data_dir, *config.data_dir.absolute().parents) if path.is_dir())
     free, needed = free_bytes(folder), config.spool.max_bytes
     mib = f"{free >> 20} MiB are free"

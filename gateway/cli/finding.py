@@ -1,4 +1,4 @@
-"""What `doctor` found."""
+"""What `check` and `doctor` found."""
 
 from typing import Literal, NamedTuple
 
@@ -12,3 +12,31 @@ class Finding(NamedTuple):
     what: str
     text: str
     remedy: str | None = None
+
+
+Part = Literal[
+    "data directory",
+    "disk",
+    "keys",
+    "open intake",
+    "secrets",
+    "local service",
+    "spool",
+    "database",
+    "clock",
+    "connections",
+    "cell",
+    "upstream",
+    "mcp",
+    "TLS",
+    "listeners",
+]
+
+
+class Found(NamedTuple):
+    """Something that is not as it should be."""
+
+    part: Part
+    text: str
+    remedy: str | None = None
+    """None where what its part says holds."""

@@ -45,7 +45,7 @@ class RefusedByGateway(click.ClickException):
 
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
         super().__init__(str(answer.get("error", {}).get("message", f"HTTP {status}")))
-        self.answer = answer
+        self.status, self.answer = status, answer
 
 
 def read_config(
@@ -102,3 +102,8 @@ def with_remedy(error: Exception) -> str:
 
     fault = disk_fault(error)
     return str(error) if fault is None or fault in str(error) else f"{error}: {fault}"
+
+
+def without_psycopg(error: ImportError) -> str:
+    """What to install for `store.type: postgres`."""
+    return f"store.type: postgres needs {error.name}: pip install 'ai-telemetry-gateway[postgres]'"

@@ -17,7 +17,7 @@ from exporters.keyring import NOT_WANTED
 from gateway.access.errors import PepperMismatch
 from gateway.app import Gateway, Ports
 from gateway.cli.logging import LEVELS, REPEATS, configure_logging
-from gateway.cli.options import with_remedy
+from gateway.cli.options import with_remedy, without_psycopg
 from gateway.common.contract.errors import CannotGoOn, CannotStart, not_bound
 from gateway.common.event_loop import on_signal
 from gateway.common.event_loop import run as run_loop
@@ -158,9 +158,7 @@ async def start_gateway(config: Config) -> AnyGateway:
     try:
         from gateway.app.cell.member import CellGateway  # noqa: PLC0415 - psycopg is an extra
     except ImportError as error:
-        raise CannotStart(
-            f"store.type: postgres needs {error.name}: pip install 'ai-telemetry-gateway[postgres]'"
-        ) from error
+        raise CannotStart(without_psycopg(error)) from error
     return await CellGateway.start(config)
 
 

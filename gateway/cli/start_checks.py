@@ -1,7 +1,8 @@
-"""What `run` would refuse, found without a change to the data directory.
+"""What `run` would refuse, found without a change to the data directory or a database.
 
 Keys, devices, secrets and a small spool are opened as `run` opens them, on a copy. Of a large spool
-only its layout and its streams are looked at.
+only its layout and its streams are looked at. With `store.type: postgres` the database is asked in
+their place (`gateway.cli.cell_checks`).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 from exporters.cost_service.client import CostServiceClient
 from exporters.cost_service.probe import Probed, probe_key
@@ -20,6 +21,8 @@ from exporters.registry import build_client, build_otlp
 from gateway.access.errors import PepperMismatch
 from gateway.access.key_files import INBOUND, OF_SERVICE, KeyFiles
 from gateway.access.store import KeyStore
+from gateway.cli.finding import Found, Part
+from gateway.cli.options import without_psycopg
 from gateway.common import unix_socket
 from gateway.common.contract.errors import CannotStart, not_bound
 from gateway.common.plugins import BrokenPlugin
@@ -58,29 +61,10 @@ SECRET_FILES: Final = (
     INBOUND.pepper, OF_SERVICE.pepper, USER_SECRET_FILE, MACHINE_SECRET_FILE, *TOKEN_FILES.values(),
 )  # fmt: skip
 MAX_UNIX_PATH: Final = 107
+_ANYWHERE: Final = frozenset[Part](("data directory", "open intake", "secrets", "upstream", "mcp", "TLS", "listeners"))
+IN_FILES: Final = _ANYWHERE | frozenset[Part](("disk", "keys", "local service", "spool"))
+IN_DATABASE: Final = _ANYWHERE | frozenset[Part](("database", "clock", "connections", "cell"))
 REFUSALS: Final = (CannotStart, SpoolError, DatabaseUnavailable, PepperMismatch, OSError, ValueError, sqlite3.Error)
-
-
-Part = Literal[
-    "data directory",
-    "disk",
-    "keys",
-    "open intake",
-    "secrets",
-    "local service",
-    "spool",
-    "upstream",
-    "mcp",
-    "TLS",
-    "listeners",
-]
-
-
-class Found(NamedTuple):
-    """Something that is not as it should be."""
-
-    part: Part
-    text: str
 
 
 class StartChecks:
@@ -100,7 +84,9 @@ class StartChecks:
             if config.store.type == "sqlite":
                 refuse_moved(config.data_dir)
             self.owner = held_by(config.data_dir)
-        if not self.faults:
+        if not self.faults and config.store.type == "postgres":
+            await self._look_at_cell()
+        elif not self.faults:
             self._look_at_disk()
             await self.look_at_files()
         with self._noted("upstream"):
@@ -126,10 +112,30 @@ class StartChecks:
             text = f"{self._config.data_dir}: `run` would start, and refuse all data until {lacking >> 20} MiB more are free"
             self.faults.append(Found("disk", f"{text} on this disk (spool.reserve_bytes, and a quarter of it)"))
 
+    @property
+    def parts(self) -> frozenset[Part]:
+        """What is looked at."""
+        return IN_DATABASE if self._config.store.type == "postgres" else IN_FILES
+
+    async def _look_at_cell(self) -> None:
+        with self._noted("database"):
+            try:
+                from gateway.cli.cell_checks import look_at_cell  # noqa: PLC0415 - psycopg is an extra
+            except ImportError as error:
+                raise CannotStart(without_psycopg(error)) from error
+            with _copy() as copy:
+                for name in SECRET_FILES:
+                    copy_file(self._config.data_dir / name, copy / name)
+                faults, notes = await look_at_cell(self._config, copy)
+            self.faults += faults
+            self.notes += notes
+        with self._noted("secrets"):
+            webhooks_of(self._config.budgets)
+
     async def look_at_files(self) -> None:
         """Keys, secrets and databases of the data directory alone."""
-        with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
-            await self._look_at_files(Path(folder))
+        with _copy() as copy:
+            await self._look_at_files(copy)
 
     @contextmanager
     def _noted(self, part: Part, copy: Path | None = None) -> Iterator[None]:
@@ -236,6 +242,13 @@ class StartChecks:
                 await close_exporter(name, options)
             elif isinstance(options, PluginExporter):
                 await close_plugged_exporter(name, options)
+
+
+@contextmanager
+def _copy() -> Iterator[Path]:
+    """An empty folder, gone after."""
+    with tempfile.TemporaryDirectory(prefix="telemetry-gateway-check-") as folder:
+        yield Path(folder)
 
 
 def client_of(upstream: Upstream) -> CostServiceClient:

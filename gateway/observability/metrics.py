@@ -83,10 +83,13 @@ class CellMember(TypedDict):
     """Of its machine."""
     release: str
     owns: bool
+    """Whether it counts and delivers."""
     alive: bool
     """Whether it was seen in the last 10 s."""
     up_s: float
+    """Since it started."""
     silent_s: float
+    """Since it was seen; a day later it is forgotten."""
 
 
 class CellStatus(TypedDict):
@@ -95,15 +98,20 @@ class CellStatus(TypedDict):
     owner: str | None
     """Name of the machine whose gateway counts; null between two owners."""
     epoch: Count
-    why: str
-    """How it came to this owner: `start`, `released` (the one before stopped) or `expired` (it fell
-    silent)."""
+    """It grows by one with each owner."""
+    why: Literal["start", "released", "expired"] | None
+    """How it came to this owner: `released` (the one before stopped) or `expired` (it fell silent).
+    Null before the first owner."""
     since_s: float | None
+    """For how long it has been the owner."""
     members: Sequence[CellMember]
+    """All gateways, oldest first."""
     journal_bytes: Count
-    """Room that the journal takes."""
-    behind: bool
-    """Whether more waits in the journal than is counted at once."""
+    """Room that the journal takes: what the owner has not counted, and what is free to be used
+    again. Above `spool.max_bytes` senders are refused."""
+    behind_s: float | None
+    """For how long more has waited in the journal than is counted at once, or nothing could be
+    counted; null while neither is so."""
 
 
 class Edge(TypedDict):

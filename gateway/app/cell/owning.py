@@ -21,7 +21,7 @@ from gateway.config.model import Config, Tls
 from gateway.config.values import Address, TcpAddress
 from gateway.observability.metrics import CellMember, CellStatus
 from gateway.pipeline.journal.owner import JournalReader, OwnerSpool
-from gateway.stores.postgres.cell import Member, Owner, Ownership, PostgresCell, Taken
+from gateway.stores.postgres.cell import NOBODY, Member, Owner, Ownership, PostgresCell, Taken
 from spool.errors import SpoolError
 
 log = structlog.get_logger()
@@ -50,7 +50,7 @@ class Owning:
         self.owns = False
         """Whether other gateways reach it as the owner."""
         self.reader: JournalReader | None = None
-        self.owner = Owner(0, None, "", None, is_alive=False, http=None, admin=None)
+        self.owner = NOBODY
         self.members: list[Member] = []
         """As of the last look."""
         self.journal_bytes = 0
@@ -169,7 +169,7 @@ class Owning:
             "since_s": owner.since_s,
             "members": [member_status(each, owner) for each in self.members],
             "journal_bytes": self.journal_bytes,
-            "behind": self.reader is not None and self.reader.is_behind,
+            "behind_s": None if self.reader is None else self.reader.behind_s,
         }
 
     def reload(self, config: Config) -> None:

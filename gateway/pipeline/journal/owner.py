@@ -73,8 +73,15 @@ class JournalReader:
         self.rows = 0
         self.payloads = 0
         """Counted since the start."""
-        self.is_behind = False
-        """Whether more waits than is counted at once."""
+        self._behind_since_s: float | None = None
+        """By `time.monotonic`."""
+
+    @property
+    def behind_s(self) -> float | None:
+        """For how long more has waited than is counted at once, or nothing could be counted; None
+        while neither is so.
+        """
+        return None if self._behind_since_s is None else time.monotonic() - self._behind_since_s
 
     async def run(self) -> None:
         while True:
@@ -82,10 +89,12 @@ class JournalReader:
                 if not await self.take_page():
                     await asyncio.sleep(POLL_S)
             except (SpoolError, DatabaseUnavailable) as error:
+                self._note_behind(is_behind=True)
                 self._after = START
                 log.warning("the journal could not be counted; it is tried again", error=str(error))
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001 were this task to end, nothing would ever be counted again
+                self._note_behind(is_behind=True)
                 self._after = START
                 log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400 - its text may quote a payload
                 await asyncio.sleep(RETRY_S)
@@ -95,12 +104,18 @@ class JournalReader:
         if (now_s := time.monotonic()) >= self._next_first_s:
             self._after, self._next_first_s = START, now_s + FIRST_S
         rows = await self._journal.read(self._after, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
-        self.is_behind = len(rows) == MOST_ROWS
         if rows:
             rows = known_rows(rows)
             await self._take(rows)
             self._after = rows[-1].place
+        self._note_behind(is_behind=is_full(rows))
         return len(rows)
+
+    def _note_behind(self, *, is_behind: bool) -> None:
+        if not is_behind:
+            self._behind_since_s = None
+        elif self._behind_since_s is None:
+            self._behind_since_s = time.monotonic()
 
     async def _take(self, rows: Sequence[Row]) -> None:
         at_once: list[_Admitted] = []
@@ -170,3 +185,8 @@ async def _read(row: Row) -> tuple[list[Entry], SenderNotes]:
     if len(row.body) > LARGE_BYTES:
         return await asyncio.to_thread(read_row, row.body)
     return read_row(row.body)
+
+
+def is_full(rows: Sequence[Row]) -> bool:
+    """Whether *rows* are as many as are counted at once, so that more may wait."""
+    return len(rows) == MOST_ROWS or sum(len(row.body or b"") for row in rows) > MOST_BYTES // 2

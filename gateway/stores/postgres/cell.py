@@ -8,7 +8,7 @@ for longer than its lease can do no more than send once again what was frozen, u
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from gateway.stores.sql.database import make_tables
@@ -29,7 +29,7 @@ _RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs 
 _RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
 _SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? FOR KEY SHARE"
 _OWNER: Final = (
-    "SELECT cell.epoch, cell.owner, cell.why, extract(epoch FROM clock_timestamp() - cell.since)::float8,"
+    "SELECT cell.epoch, cell.owner, nullif(cell.why, ''), extract(epoch FROM clock_timestamp() - cell.since)::float8,"
     " cell.until > clock_timestamp(), member.http, member.admin FROM cell LEFT JOIN member ON member.id = cell.owner"
 )
 _MEMBERS: Final = (
@@ -43,11 +43,14 @@ _NOTE: Final = (
 )
 
 
+Why = Literal["start", "released", "expired"]
+
+
 class Taken(NamedTuple):
     """The cell came to this process."""
 
     epoch: int
-    why: str
+    why: Why
     """`start`: nobody ever had it; `released`: the owner before gave it back; `expired`: its lease
     ran out."""
 
@@ -58,14 +61,18 @@ class Owner(NamedTuple):
     epoch: int
     member: str | None
     """None between two owners."""
-    why: str
-    """As in `Taken`."""
+    why: Why | None
+    """As in `Taken`; None before the first owner."""
     since_s: float | None
     is_alive: bool
     """Whether its lease runs."""
     http: str | None
     """Where it listens for other members; None while it does not yet."""
     admin: str | None
+
+
+NOBODY: Final = Owner(0, None, None, None, is_alive=False, http=None, admin=None)
+"""Before the first owner."""
 
 
 class Member(NamedTuple):
@@ -150,13 +157,11 @@ class PostgresCell:
         return Ownership(self._itself.id, epoch, self._lease_s)
 
     async def owner(self) -> Owner:
-        row = await self._database.read(lambda c: c.execute(_OWNER).fetchone())
-        return Owner(*(row or (0, None, "", None, False, None, None)))
+        return await self._database.read(owner_in)
 
     async def members(self) -> list[Member]:
         """Oldest first, also those that are silent."""
-        rows = await self._database.read(lambda c: c.execute(_MEMBERS).fetchall())
-        return [Member._make((*row[:5], json.loads(row[5]), json.loads(row[6]))) for row in rows]
+        return await self._database.read(members_in)
 
     async def note_itself(self, http: str | None, admin: str | None) -> None:
         """This process is alive; where it listens for other members as the owner."""
@@ -181,3 +186,15 @@ class PostgresCell:
     async def leave(self) -> None:
         """This process is no member any more."""
         await self._database.commit(lambda c: c.execute("DELETE FROM member WHERE id = ?", (self._itself.id,)))
+
+
+def owner_in(connection: PostgresConnection) -> Owner:
+    """As `PostgresCell.owner`, of the cell that *connection* sees."""
+    row = connection.execute(_OWNER).fetchone()
+    return NOBODY if row is None else Owner(*row)
+
+
+def members_in(connection: PostgresConnection) -> list[Member]:
+    """As `PostgresCell.members`, of the cell that *connection* sees."""
+    rows = connection.execute(_MEMBERS).fetchall()
+    return [Member._make((*row[:5], json.loads(row[5]), json.loads(row[6]))) for row in rows]
