@@ -148,7 +148,8 @@ def connections_of(config: Config, gateways: int) -> int:
 def cell_notes(facts: CellFacts) -> Iterator[Found]:
     """Of the gateways of the cell, as the database has them."""
     alive = facts.alive
-    if alive and (facts.owner.member is None or not facts.owner.is_alive):
+    is_owned = facts.owner.is_alive and facts.owner.member in {each.id for each in alive}
+    if alive and not is_owned:
         names = ", ".join(each.name for each in alive)
         text = f"no gateway owns it, and {plural(len(alive), 'gateway is', 'gateways are')} alive ({names}): nothing is counted"
         yield Found("cell", text)

@@ -25,7 +25,7 @@ from gateway.cli.printing import coloured
 from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.cli.requests import DEVICES, SENDERS, STATUS, ask
 from gateway.cli.start_checks import StartChecks, try_upstream
-from gateway.cli.status_findings import of_edges, of_senders, of_status
+from gateway.cli.status_findings import is_without_owner, of_edges, of_senders, of_status, without_owner
 from gateway.common.contract.errors import CannotStart
 from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
@@ -240,6 +240,9 @@ async def of_running(config: Config, owner: str | None) -> AsyncIterator[Finding
         async with asyncio.timeout(30):
             status: Mapping[str, Any] = await ask(config, STATUS, spool_files.STATUS)
     except (click.ClickException, TimeoutError) as error:
+        if is_without_owner(error):
+            yield without_owner(error)
+            return
         text = error.message if isinstance(error, click.ClickException) else "does not answer within 30 s"
         yield Finding("fault", "gateway", f"process {owner}: {text}", "see its log; restart it where it hangs")
         return

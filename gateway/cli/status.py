@@ -16,17 +16,19 @@ from gateway.cli.doctor import SENDERS_TO_LOOK_AT, print_finding
 from gateway.cli.finding import Finding
 from gateway.cli.printing import STATE_COLOURS, coloured, costs_text, plain, print_table
 from gateway.cli.requests import SENDERS, STATUS, USAGE, ask
-from gateway.cli.status_findings import of_senders, of_status
+from gateway.cli.status_findings import is_without_owner, of_senders, of_status, without_owner
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
 from gateway.config.model import Config
+from gateway.observability.metrics import CellMember, CellStatus
 from gateway.observability.waiting_metrics import edge_parts, waiting_note
 from gateway.operate import senders, spool_files, usage
+from gateway.operate.site.words import age, size
 from spool.data_dir import DATABASE
 from spool.data_lock import held_by
 from spool.errors import SpoolError
 
-State = Literal["well", "warnings", "faults", "unreachable", "not_running", "no_data"]
+State = Literal["well", "warnings", "faults", "no_owner", "unreachable", "not_running", "no_data"]
 
 ANSWER_S: Final = 30.0
 UNKNOWN: Final = "unknown"
@@ -34,6 +36,7 @@ SHOWN: Final[Mapping[State, tuple[str, str]]] = {
     "well": ("well", "green"),
     "warnings": ("well, with warnings", "yellow"),
     "faults": ("not well", "red"),
+    "no_owner": ("runs, and no owner of its cell answers", "red"),
     "unreachable": ("does not answer", "red"),
     "not_running": ("not running", "red"),
     "no_data": ("not running", "red"),
@@ -81,6 +84,7 @@ class Seen:
             "findings": [finding._asdict() for finding in self.findings],
             "edge": self.status.get("edge"),
             "lanes": self.status.get("lanes"),
+            "cell": self.status.get("cell"),
         }
 
 
@@ -103,23 +107,37 @@ async def look(config: Config) -> Seen:
     except (SpoolError, OSError) as error:
         fault = Finding("fault", "data directory", str(error), "run this as the gateway's user")
         return Seen(data_dir, "no_data", findings=[fault])
-    if owner is None and not has_data:
-        text = f"none runs here, and none ever did: {data_dir} holds no data"
-        remedy = f"{START}; or name the gateway's data directory with --data-dir or --config"
-        return Seen(data_dir, "no_data", findings=[Finding("fault", "gateway", text, remedy)])
+    if owner is None and not (has_data and config.store.type == "sqlite"):
+        return _nothing_here(config, data_dir)
     try:
         async with asyncio.timeout(ANSWER_S):
             status = await ask(config, STATUS, spool_files.STATUS)
             today = await _today(config)
     except (click.ClickException, TimeoutError) as error:
-        text = error.message if isinstance(error, click.ClickException) else f"no answer within {ANSWER_S:.0f} s"
-        fault = Finding("fault", "gateway", text, "see its log; restart it where it hangs")
-        return Seen(data_dir, "unreachable" if owner else "not_running", owner, findings=[fault])
+        return _unanswered(data_dir, owner, error)
     if owner is None:
         return Seen(data_dir, "not_running", None, status, today, [_not_running(status)])
     found = [*of_status(status), *await _of_senders(config)]
     found = sorted((each for each in found if each.level != "ok"), key=lambda each: each.level != "fault")
     return Seen(data_dir, _state(found), owner, status, today, found)
+
+
+def _unanswered(data_dir: str, process: str | None, error: click.ClickException | TimeoutError) -> Seen:
+    if is_without_owner(error):
+        return Seen(data_dir, "no_owner", process, findings=[without_owner(error)])
+    text = error.message if isinstance(error, click.ClickException) else f"no answer within {ANSWER_S:.0f} s"
+    fault = Finding("fault", "gateway", text, "see its log; restart it where it hangs")
+    return Seen(data_dir, "unreachable" if process else "not_running", process, findings=[fault])
+
+
+def _nothing_here(config: Config, data_dir: str) -> Seen:
+    """No gateway runs, and there is no file to read."""
+    if config.store.type == "postgres":
+        text = "none runs on this data directory; ask another one of the cell meanwhile"
+        return Seen(data_dir, "not_running", findings=[Finding("fault", "gateway", text, START)])
+    text = f"none runs here, and none ever did: {data_dir} holds no data"
+    remedy = f"{START}; or name the gateway's data directory with --data-dir or --config"
+    return Seen(data_dir, "no_data", findings=[Finding("fault", "gateway", text, remedy)])
 
 
 def _state(found: Sequence[Finding]) -> State:
@@ -158,6 +176,9 @@ def show(seen: Seen) -> None:
     if seen.status:
         click.echo()
         print_table(lane_table(seen.status["lanes"]))
+    if (cell := seen.status.get("cell")) is not None:
+        click.echo()
+        print_table(member_table(cell["members"]))
     if seen.findings:
         click.echo()
     for finding in seen.findings:
@@ -174,11 +195,22 @@ def head(seen: Seen) -> Iterator[str]:
         yield f"version    {harmless(seen.status['version'])}, reader: {harmless(reader)}"
     yield f"data       {harmless(seen.data_dir)}"
     if seen.status:
+        if (cell := seen.status.get("cell")) is not None:
+            yield f"cell       {cell_text(cell)}"
         yield f"received   {received_text(seen.status)}"
         yield f"today      {today_text(seen.today)}"
         yield f"waiting    {waiting_text(seen.waiting)}"
         if (note := waiting_note(seen.status)) is not None:
             yield f"           {note}"
+
+
+def cell_text(cell: CellStatus) -> str:
+    journal = f"journal {size(cell['journal_bytes'])}"
+    if cell["owner"] is None:
+        return f"no owner; {journal}"
+    how = f"epoch {cell['epoch']}, {cell['why']}, since {age(cell['since_s'])}"
+    behind = "" if cell["behind_s"] is None else f", behind for {age(cell['behind_s'])}"
+    return f"owner {harmless(cell['owner'])} ({how}); {journal}{behind}"
 
 
 def received_text(status: Mapping[str, Any]) -> str:
@@ -216,4 +248,18 @@ def lane_table(lanes: Mapping[str, Mapping[str, Any]]) -> Table:
         state = Text(lane["state"], style=STATE_COLOURS.get(lane["state"], ""))
         counts = (f"{lane[count]:,}" for count in ("pending", "delivered", "dead_lettered", "expired"))
         table.add_row(plain(name), state, *counts)
+    return table
+
+
+def member_table(members: Sequence[CellMember]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("gateway", "state", "release"):
+        table.add_column(name, no_wrap=True)
+    for name in ("up for", "last seen"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for member in members:
+        state = "silent" if not member["alive"] else "owner" if member["owns"] else "alive"
+        times = age(member["up_s"]), f"{age(member['silent_s'])} ago"
+        shown = Text(state, style="" if member["alive"] else "red")
+        table.add_row(plain(member["name"]), shown, plain(member["release"]), *times)
     return table

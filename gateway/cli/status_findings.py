@@ -2,7 +2,8 @@
 `status`. Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from exporters.cost_service.answers import NOT_UNDERSTOOD
@@ -10,18 +11,25 @@ from exporters.cost_service.liveness import LIVENESS_SCOPE
 from exporters.keyring import NO_KEY_GRANTS, NOT_WANTED, no_key_grants
 from exporters.pacing import REFUSES_ALL
 from gateway.cli.finding import Finding, Level
+from gateway.cli.options import RefusedByGateway
 from gateway.cli.remedies import scopes_in, scopes_text, upstream_remedy
 from gateway.common.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
+from gateway.observability.cell_faults import cell_faults
 from gateway.observability.lane_log import is_closed
-from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus
+from gateway.observability.metrics import EDGE_OUTCOMES, CellStatus, LaneStatus
 from gateway.observability.quarantine import degraded
 from gateway.operate.edges import edges_in
 from gateway.pipeline.delivery.lanes import LANE_NEEDS
+from gateway.serve.http.to_owner import NO_OWNER
 from spool.record import OWN_LANES
 
 MAX_REFUSALS: Final = 5
+NO_OWNER_REMEDY: Final = (
+    "wait some seconds: another gateway takes the cell when the last owner's lease ends. If none does, run"
+    " `telemetry-gateway doctor` with the --config of a gateway, and look in their logs for `cell could not be owned`"
+)
 KEY_REMEDY: Final = "add a key with SCOPE under upstream.keys, and restart"
 BILLING_REMEDY: Final = (
     "the connection has to be established and active at the upstream, and a key has to grant send-billing-data"
@@ -94,6 +102,8 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "senders", "none has sent anything", remedy)
     for name, lane in lanes.items():
         yield of_lane(name, lane)
+    if (cell := status.get("cell")) is not None:
+        yield from of_cell(cell, status.get("spool", {}).get("max_bytes"))
     if (upstream := status.get("upstream")) is not None:
         yield of_liveness(upstream)
     if (billing := status.get("billing")) is not None:
@@ -103,19 +113,46 @@ def of_status(status: Mapping[str, Any]) -> Iterator[Finding]:
     if "quarantine" in status and (why := degraded(status["quarantine"])) is not None:
         remedy = "docs/operations.md, `When the spool is damaged or lost`; then `spool acknowledge`"
         yield Finding("fault", "spool", why, remedy)
-    letters = status.get("dead_letters", ())
+    yield from of_letters(status.get("dead_letters", ()))
+    yield from of_refused(status.get("refused", ()))
+
+
+def of_letters(letters: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     if letters:
         records = sum(letter["records"] for letter in letters)
         reasons = ", ".join(dict.fromkeys(letter["reason"] for letter in letters))
         remedy = "`spool dead-letters list`: remedy what it complained of, then replay or drop them"
         yield Finding("warning", "dead letters", f"{plural(records, 'record', 'records')}: {reasons}", remedy)
-    for refused in status.get("refused", ())[:MAX_REFUSALS]:
+
+
+def of_refused(requests: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    for refused in requests[:MAX_REFUSALS]:
         path = "a path that is not served" if refused["reason"] == "not_found" else refused["route"]
         text = (
             f"{plural(refused['requests'], 'request', 'requests')} on {path} from {refused['last_peer']}"
             f" refused with {refused['status']} ({refused['reason']}), the last at {refused['last_at']}"
         )
         yield Finding("warning", "senders", text, refusal_remedy(refused))
+
+
+def is_without_owner(error: Exception) -> bool:
+    """Whether a gateway of a cell answered that it reaches no owner, who alone knows."""
+    is_refusal = isinstance(error, RefusedByGateway) and error.status == HTTPStatus.SERVICE_UNAVAILABLE
+    return is_refusal and NO_OWNER in str(error)
+
+
+def without_owner(error: Exception) -> Finding:
+    """What *error*, of a gateway that reaches no owner, comes to."""
+    return Finding("fault", "cell", f"this gateway runs, but {error}", NO_OWNER_REMEDY)
+
+
+def of_cell(cell: CellStatus, max_bytes: int | None) -> Iterator[Finding]:
+    """Who owns it, and what is wrong with it."""
+    if cell["owner"] is not None:
+        gateways = plural(len(cell["members"]), "gateway", "gateways")
+        yield Finding("ok", "cell", f"{harmless(cell['owner'])} owns it, epoch {cell['epoch']}; {gateways}")
+    for fault in cell_faults(cell, max_bytes):
+        yield Finding("fault" if fault.stops_counting else "warning", "cell", harmless(fault.text), fault.remedy)
 
 
 def refusal_remedy(refused: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Several gateways on one Postgres count as one, whatever dies."""
 
 import json
+import socket
 import threading
 import urllib.error
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.scenario import fetch
 from gateway.observability.cell import CELL_NAMES
 from tests.support.cell_processes import Cell, owns, running_cell, stopped
-from tests.support.commands import run_command
+from tests.support.commands import run_command, run_telemetry_gateway
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
 from tests.support.postgres import needs_postgres, running_server
@@ -182,6 +183,34 @@ def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:
         lambda: '"calls": 1' in run_command(other, "usage", "--json", "--from", "2025-12-01").out,
         what="usage by a command",
     )
+
+
+def test_status_names_owner_gateways_and_journal_at_any_gateway(cell: Cell) -> None:
+    cell.owner()
+    assert send(cell.gateways[0], "for status") == 200
+    cell.wait_until_delivered(1)
+    shown = run_command(cell.others()[0], "status")
+    assert shown.code == 0, shown.out + shown.err
+    assert f"cell       owner {socket.gethostname()} (epoch 1, start, since " in shown.out
+    assert "; journal " in shown.out
+    assert [line.split()[1] for line in shown.out.splitlines() if line.startswith(socket.gethostname())] == [
+        "owner" if owns(each) else "alive" for each in cell.gateways
+    ]
+    found = run_command(cell.others()[0], "status", "--json").json
+    assert (found["state"], found["cell"]["epoch"], len(found["cell"]["members"])) == ("well", 1, 3)
+
+
+def test_a_gateway_that_reaches_no_owner_says_so_and_what_to_do(cell: Cell) -> None:
+    cell.owner()
+    cell.take_away()
+    shown = run_command(cell.gateways[1], "status")
+    assert shown.code == 1
+    assert "gateway    runs, and no owner of its cell answers (process" in shown.out
+    text = "this gateway runs, but the owner of the cell cannot take it now: no gateway owns the cell now"
+    assert f"FAULT   cell: {text}\n        -> wait some seconds" in shown.out
+    doctor = run_telemetry_gateway("doctor", "--config", str(cell.gateways[1].data_dir.parent / "config.yaml"))
+    assert f"FAULT   cell: {text}" in doctor.out
+    assert "WARNING cell: no gateway owns it" in doctor.out
 
 
 def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too(cell: Cell) -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from benchmarks.scenario import fetch
 from tests.support.gateway_process import GatewayProcess
 from tests.support.polling import wait_until_true
@@ -22,8 +24,18 @@ SECRET = "the secret of a cell of the tests, long enough"
 class Cell:
     """Made by `running_cell`."""
 
-    def __init__(self, folder: Path, service: ServiceProcess, gateways: list[GatewayProcess]) -> None:
-        self.folder, self.service, self.gateways = folder, service, gateways
+    def __init__(self, folder: Path, service: ServiceProcess, gateways: list[GatewayProcess], name: str) -> None:
+        self.folder, self.service, self.gateways, self.name = folder, service, gateways, name
+
+    def change(self, sql: str) -> None:
+        """In its schema."""
+        with psycopg.connect(shared_server().dsn(f"cell_{self.name}"), autocommit=True) as connection:
+            connection.execute(sql)
+
+    def take_away(self) -> None:
+        """From now on a gateway that is not there owns it, for an hour."""
+        self.change("UPDATE cell SET owner = 'nobody', epoch = epoch + 1, until = now() + interval '1 h'")
+        wait_until_true(lambda: not any(owns(each) for each in self.gateways), what="an owner that noticed")
 
     def owner(self) -> GatewayProcess:
         """Waits until there is one."""
@@ -75,11 +87,11 @@ def running_cell(folder: Path, gateways: int = 3, server: Server | None = None, 
     service = ServiceProcess(folder)
     service.start()
     assert service.port is not None
-    dsn = (server or shared_server()).dsn()
+    dsn, name = (server or shared_server()).dsn(), f"t{os.urandom(6).hex()}"
     store = {
         "type": "postgres",
         "dsn": dsn,
-        "cell": f"t{os.urandom(6).hex()}",
+        "cell": name,
         "durability": "storage",
         "lease": "1s",
         "connections": 2,
@@ -95,7 +107,7 @@ def running_cell(folder: Path, gateways: int = 3, server: Server | None = None, 
     try:
         for gateway in made:
             gateway.start()
-        yield Cell(folder, service, made)
+        yield Cell(folder, service, made, name)
     finally:
         for gateway in made:
             if gateway.was_started:

@@ -22,6 +22,15 @@ LIVENESS: Final[Mapping[str | None, str]] = {
 """What was found of the upstream, in words."""
 
 
+CAME_BY: Final[Mapping[str | None, str]] = {
+    "start": "It is the first owner.",
+    "released": "The owner before it stopped.",
+    "expired": "The owner before it fell silent.",
+    None: "There was no owner yet.",
+}
+"""How a cell came to its owner, in words."""
+
+
 class Identity(NamedTuple):
     """`received 10 = kept 7 + duplicate 2 + …`"""
 
@@ -55,6 +64,8 @@ def delivery(status: Status) -> dict[str, Any]:
         "billing": status.get("billing"),
         "billing_relay": status.get("billing_relay", ()),
         "upstream": status.get("upstream"),
+        "cell": status.get("cell"),
+        "came_by": CAME_BY,
         "liveness": LIVENESS,
     }
 

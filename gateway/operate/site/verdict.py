@@ -1,6 +1,7 @@
 """Whether to worry, and about what: the sentences at the top of the overview. Pure."""
 
 from gateway.common.plural import plural
+from gateway.observability.cell_faults import cell_faults
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.metrics import EDGE_OUTCOMES, LaneStatus, Status
 from gateway.observability.quarantine import degraded
@@ -25,6 +26,8 @@ def faults_of(status: Status) -> list[str]:
         if lane["state"] in ("behind", "retrying", "held") and name not in waiting
     ]
     faults += waiting.values()
+    if (cell := status.get("cell")) is not None:
+        faults += [fault.text for fault in cell_faults(cell, max_bytes(status))]
     if (billing := status.get("billing")) is not None:
         faults += of_billing(billing)
     for connection in status.get("billing_relay", ()):
@@ -35,6 +38,11 @@ def faults_of(status: Status) -> list[str]:
     if refused:
         faults.append(f"{plural(refused, 'record was', 'records were')} refused by the upstream")
     return faults
+
+
+def max_bytes(status: Status) -> int | None:
+    """`spool.max_bytes`, above which senders are refused."""
+    return status["spool"]["max_bytes"] if "spool" in status else None
 
 
 def of_billing(lane: BillingStatus) -> list[str]:

@@ -24,6 +24,7 @@ from spool.errors import SpoolError
 ANSWER_S: Final = 60.0
 CONNECT_S: Final = 3.0
 LOOK_S: Final = 0.5
+NO_OWNER: Final = "the owner of the cell cannot take it now"
 RETRY_AFTER_S: Final = 5
 """An owner that died has a follower within a lease, by default."""
 HOP_BY_HOP: Final = frozenset(
@@ -66,7 +67,7 @@ class OwnerClient:
         """
         address = self._asked = self._address()
         if address is None:
-            raise no_owner("no gateway owns the cell yet")
+            raise no_owner("no gateway owns the cell now")
         return self._session.request(
             request.method,
             url_at(address, request),
@@ -112,7 +113,7 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> "CIMultiDict[str]":
 
 
 def no_owner(why: str) -> SpoolError:
-    error = SpoolError(f"the owner of the cell cannot take it now: {why}")
+    error = SpoolError(f"{NO_OWNER}: {why}")
     error.retry_after_s = RETRY_AFTER_S
     return error
 

@@ -138,6 +138,31 @@ async def test_rows_before_one_of_a_newer_release_are_counted_once(cell: CellRig
     assert (len(cell.journal.rows), edge["received"], edge["duplicate"]) == (1, 1, 0)
 
 
+async def test_an_owner_is_behind_while_more_waits_than_it_counts_at_once(
+    cell: CellRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_module, "MOST_ROWS", 2)
+    assert cell.reader.behind_s is None
+    for number in range(3):
+        await cell.put(calls_of(number), 0)
+    await cell.reader.take_page()
+    first_s = cell.reader.behind_s
+    assert first_s is not None
+    assert (cell.reader.behind_s or 0) > first_s
+    await cell.reader.take_page()
+    assert cell.reader.behind_s is None
+
+
+async def test_an_owner_that_cannot_count_is_behind(cell: CellRig) -> None:
+    await cell.journal.keep(FORM + 1, b"of the future", 1)
+    counting = asyncio.create_task(cell.reader.run())
+    await until_true(lambda: cell.reader.behind_s is not None, what="an owner that is behind")
+    counting.cancel()
+    cell.journal.rows.clear()
+    await cell.reader.take_page()
+    assert cell.reader.behind_s is None
+
+
 async def test_the_owner_lists_what_senders_did_at_edges(cell: CellRig) -> None:
     notes = SenderNotes(
         [(("a key", "otlp.traces", "sdk/1"), [("app", 1, 2, 1, 0, 300)])], [((None, "litellm", ""), "no", 2)]
