@@ -79,6 +79,9 @@ def database_faults(config: Config, facts: CellFacts) -> Iterator[Found]:
             "connect to Postgres itself: a pooler between must keep the settings of a session (not in transaction mode)"
         )
         yield Found("database", text, remedy)
+    if facts.moved_to is not None:
+        remedy = "start the gateway there (store.type: sqlite), or name another cell with store.cell"
+        yield Found("cell", f"what the cell {store.cell} held was moved to {facts.moved_to}", remedy)
     yield from standby_faults(facts)
 
 
@@ -149,7 +152,7 @@ def cell_notes(facts: CellFacts) -> Iterator[Found]:
     """Of the gateways of the cell, as the database has them."""
     alive = facts.alive
     is_owned = facts.owner.is_alive and facts.owner.member in {each.id for each in alive}
-    if alive and not is_owned:
+    if alive and not is_owned and facts.moved_to is None:
         names = ", ".join(each.name for each in alive)
         text = f"no gateway owns it, and {plural(len(alive), 'gateway is', 'gateways are')} alive ({names}): nothing is counted"
         yield Found("cell", text)

@@ -38,6 +38,8 @@ _STANDBYS: Final = (
     "SELECT count(*) FILTER (WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')),"
     " count(*) FILTER (WHERE state IS NULL) FROM pg_stat_replication"
 )
+_MOVED_TO: Final = "SELECT to_jsonb(cell) ->> 'moved_to' FROM cell"
+"""Also where a release that moves none made the table."""
 _ENABLED_KEYS: Final = "SELECT count(*) FROM keys WHERE status = 'Enabled'"
 
 
@@ -76,6 +78,8 @@ class CellFacts:
     owner: Owner
     """`NOBODY` before the first start of a gateway."""
     members: Sequence[Member]
+    moved_to: str | None
+    """Where what the cell held was moved; None where it is here."""
     enabled_keys: int
 
     @property
@@ -110,6 +114,7 @@ def _facts(connection: psycopg.Connection, schema: str) -> CellFacts:
             standbys=Standbys(*(asked.execute(_STANDBYS).fetchone() or (0, 0))),
             owner=owner_in(asked) if has_cell else NOBODY,
             members=members_in(asked) if has_cell else (),
+            moved_to=_first(asked, _MOVED_TO) if has_cell else None,
             enabled_keys=_first(asked, _ENABLED_KEYS) if has_keys else 0,
         )
 

@@ -107,8 +107,7 @@ class CellStatus(TypedDict):
     members: Sequence[CellMember]
     """All gateways, oldest first."""
     journal_bytes: Count
-    """Room that the journal takes: what the owner has not counted, and what is free to be used
-    again. Above `spool.max_bytes` senders are refused."""
+    """Room that the journal takes. Above `spool.max_bytes` senders are refused."""
     behind_s: float | None
     """For how long more has waited in the journal than is counted at once, or nothing could be
     counted; null while neither is so."""

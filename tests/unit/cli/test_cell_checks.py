@@ -241,6 +241,13 @@ async def test_a_cell_without_an_owner_is_named_while_gateways_are_alive(rig: Ri
     assert await rig.found() == ([], []), "none is alive"
 
 
+async def test_a_cell_that_was_moved_is_a_fault(rig: Rig, member: PostgresCell) -> None:
+    await member._database.commit(lambda c: c.execute("UPDATE cell SET moved_to = 'the folder new'"))
+    found = await rig.fault()
+    assert found.part == "cell"
+    assert found.text == f"what the cell {rig.name} held was moved to the folder new"
+
+
 async def test_gateways_of_different_releases_are_named(rig: Rig, member: PostgresCell) -> None:
     await member.take()
     await member._database.commit(lambda c: c.execute("UPDATE member SET release = '0.0.1'"))

@@ -9,6 +9,7 @@ from gateway.cli.start_checks import StartChecks
 from gateway.common.contract.errors import CannotStart
 from gateway.config.loader import load_config
 from gateway.operate.mcp import route
+from spool.data_dir import MOVED
 from tests.support.commands import run_telemetry_gateway
 from tests.support.running_gateway import options
 
@@ -47,6 +48,16 @@ def test_a_disk_on_which_all_data_would_be_refused_is_a_fault(tmp_path: Path) ->
     ended = run_telemetry_gateway("check", "--config", str(file))
     assert ended.code == 1
     assert "`run` would start, and refuse all data until" in ended.err
+
+
+def test_a_data_directory_that_was_moved_into_a_cell_is_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"data_dir: {tmp_path / 'data'}\nlisten: {{grpc: 'off'}}\n")
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / MOVED).write_text("cell default of host=db\n")
+    ended = run_telemetry_gateway("check", "--config", str(file))
+    assert ended.code == 1
+    assert "cell default of host=db" in ended.err
 
 
 async def test_mcp_without_its_sdk_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
