@@ -291,6 +291,12 @@ async def test_synchronous_standbys_that_are_not_connected_are_a_fault(
     async with synchronous_receiver(at, tmp_path):
         await until_true(lambda: rig.facts().standbys.synchronous == 1, what="a standby that is connected")
         assert await rig.found() == ([], [])
+        change(dsn, "CREATE ROLE plain LOGIN")
+        change(dsn, f"CREATE SCHEMA cell_{rig.name} AUTHORIZATION plain")
+        rig.store["dsn"] = psycopg.conninfo.make_conninfo(dsn, user="plain")
+        hidden = await rig.note()
+    assert hidden.text == "the role may not see whether the synchronous standbys are connected"
+    assert "GRANT pg_monitor" in (hidden.remedy or "")
 
 
 @asynccontextmanager
