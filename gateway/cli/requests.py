@@ -55,7 +55,7 @@ from gateway.usage.sums.forgetting import Forget, UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
 from spool.data_access import refuse_no_access
-from spool.data_dir import DATABASE, make_data_dir
+from spool.data_dir import DATABASE, make_data_dir, refuse_moved
 from spool.data_lock import DataLock
 from spool.errors import SpoolError, SpoolLocked
 from spool.sqlite.at_rest import at_rest
@@ -272,6 +272,9 @@ async def ask(
         if config.store.type == "postgres" and subject is not KEYS:
             refuse_locked(config.data_dir)
             raise click.ClickException(IN_DATABASE)
+        if config.store.type == "sqlite" and operation.method != "GET":
+            refuse_locked(config.data_dir)
+            refuse_moved(config.data_dir)
         async with subject.open(config) as store:
             call = operation.call(path=path, query=query, fields=body)
             return dict(await operation.handler(store, call) or {})

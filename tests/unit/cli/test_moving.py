@@ -25,6 +25,7 @@ pytestmark = needs_postgres
 
 SECRET = "a secret of a cell that is long enough for it"
 PEPPER = b"00" * 32
+BUDGET = ("--amount", "1", "--currency", "USD", "--period", "day")
 
 
 class Rig:
@@ -91,6 +92,9 @@ def test_a_directory_is_moved_once_and_marked(rig: Rig) -> None:
         open_spool(rig.source)
     checked = CliRunner().invoke(main, ["check", "--data-dir", str(rig.source)])
     assert "moved to the cell refusals" in checked.output
+    made = CliRunner().invoke(main, ["budgets", "create", "b", *BUDGET, "--data-dir", str(rig.source)])
+    assert "moved to the cell refusals" in made.output
+    assert CliRunner().invoke(main, ["budgets", "list", "--data-dir", str(rig.source)]).exit_code == 0
     again = rig.move_in()
     assert "the cell is not empty (it holds side_count)" in again.output
     assert again.exit_code == 1
