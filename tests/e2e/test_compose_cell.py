@@ -17,6 +17,7 @@ import yaml
 
 from benchmarks.processes import Process
 from benchmarks.scenario import fetch
+from tests.support.commands import run_telemetry_gateway
 from tests.support.polling import wait_until_true
 from tests.support.ports import free_port
 from tests.support.postgres import needs_postgres, shared_server
@@ -38,6 +39,7 @@ class Gateway:
     def __init__(self, folder: Path, service: dict[str, Any], number: int, config: Path, dsn: str) -> None:
         self.data_dir, self._log = folder / "data", folder / "log"
         folder.mkdir()
+        self._named = service["environment"].keys()
         self.ports = {name: free_port() for name in ("HTTP", "GRPC", "ADMIN")}
         listen = {f"TELEMETRY_GATEWAY_LISTEN_{name}": f"127.0.0.1:{port}" for name, port in self.ports.items()}
         internal = {f"TELEMETRY_GATEWAY_STORE_INTERNAL_{name}": f"127.0.0.{number}:0" for name in ("HTTP", "ADMIN")}
@@ -49,9 +51,16 @@ class Gateway:
 
     def start(self, upstream: str) -> Self:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = {**self._env, "PATH": path, "TELEMETRY_GATEWAY_UPSTREAM_BASE_URL": upstream}
+        env = {**self._env, "PATH": path, "UPSTREAM_URL": upstream}
         self.process = Process(self._command, log=self._log, env=env)
         return self
+
+    def healthcheck(self) -> str:
+        """What the image's HEALTHCHECK prints; it knows what Compose sets, and no file."""
+        set_by_compose = dict.fromkeys(self._named, "https://service.example")
+        environ = {**set_by_compose, "TELEMETRY_GATEWAY_DATA": str(self.data_dir)}
+        ended = run_telemetry_gateway("healthcheck", environ=environ)
+        return ended.out + ended.err
 
     def kill(self) -> None:
         assert self.process is not None
@@ -170,6 +179,7 @@ def test_any_gateway_tells_operators_of_the_whole_cell(composed: Composed) -> No
         wait_until_true(lambda one=gateway: len(members(one)) == len(NUMBERS), what="all members")
         assert len({each["name"] for each in members(gateway)}) == 1, "the name of this machine"
         assert sum(each["owns"] for each in members(gateway)) == 1
+        assert gateway.healthcheck() == "ready\n"
 
 
 def members(gateway: Gateway) -> list[dict[str, Any]]:

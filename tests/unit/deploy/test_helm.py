@@ -183,6 +183,7 @@ def test_each_installation_runs_the_gateway_by_a_configuration_that_it_takes(
     assert str(loaded.data_dir) == "/var/lib/telemetry-gateway/data"
     assert loaded.profile == ("device" if INSTALLATIONS[name].get("mode") in {"daemonset", "sidecar"} else "server")
     assert misspelt_texts(environ) == []
+    load_config(None, environ=environ, has_secrets=False)  # of a command in the pod that names no file
     for pod in pods(documents):
         for container in containers(pod):
             if "command" not in container:
@@ -191,7 +192,7 @@ def test_each_installation_runs_the_gateway_by_a_configuration_that_it_takes(
 
 def environment_of(pod: dict[str, Any] | None) -> dict[str, str]:
     """Of the gateway; what comes from a Secret or the pod itself is made up."""
-    made_up = {"POD_IP": "10.1.2.3", "TELEMETRY_GATEWAY_STORE_DSN": "host=db"}
+    made_up = {"POD_IP": "10.1.2.3", "DATABASE_DSN": "host=db"}
     env = [] if pod is None else pod["containers"][0].get("env", [])
     return {each["name"]: each.get("value", made_up[each["name"]] if "valueFrom" in each else "").replace("$(POD_IP)", made_up["POD_IP"]) for each in env}  # fmt: skip
 
@@ -320,6 +321,7 @@ def test_the_database_s_password_and_dsn_are_in_no_configuration_but_in_their_se
     store = yaml.safe_load(of_kind(documents, "ConfigMap")["data"]["gateway.yaml"])["store"]
     assert store == {
         "type": "postgres",
+        "dsn": "${env:DATABASE_DSN}",
         "password": "${file:/run/secrets/database/password}",
         "secret": "${file:/run/secrets/cell/secret}",
     }
@@ -328,7 +330,7 @@ def test_the_database_s_password_and_dsn_are_in_no_configuration_but_in_their_se
     assert mounted["database"] == {"secretName": "database", "items": [{"key": "password", "path": "password"}]}
     assert mounted["cell"] == {"secretName": "cell", "items": [{"key": "theirs", "path": "secret"}]}
     for container in containers(pod):  # the one that takes the key of senders asks the database, too
-        (dsn,) = (each for each in container["env"] if each["name"] == "TELEMETRY_GATEWAY_STORE_DSN")
+        (dsn,) = (each for each in container["env"] if each["name"] == "DATABASE_DSN")
         assert dsn["valueFrom"] == {"secretKeyRef": {"name": "database", "key": "dsn"}}
         assert {"name": "database", "mountPath": "/run/secrets/database", "readOnly": True} in container["volumeMounts"]
         assert {"name": "ca", "mountPath": "/ca"} in container["volumeMounts"], "of the database's certificate"

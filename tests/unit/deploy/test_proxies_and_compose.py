@@ -25,7 +25,6 @@ from tests.support.certificates import Authority
 from tests.support.programs import needs_program
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-UPSTREAM_URL = "TELEMETRY_GATEWAY_UPSTREAM_BASE_URL"
 CLIENTS = Path(__file__).parents[2] / "e2e/clients"
 
 
@@ -194,7 +193,7 @@ def cell_config(cell: dict[str, Any], tmp_path: Path) -> Config:
     text = (DEPLOY / "compose/cell-gateway.yaml").read_text().replace("/run/secrets", str(tmp_path))
     (tmp_path / "gateway.yaml").write_text(text)
     environ = {name: str(value) for name, value in cell["services"]["gateway-1"]["environment"].items()}
-    return load_config(tmp_path / "gateway.yaml", environ=environ | {UPSTREAM_URL: "https://service.test"})
+    return load_config(tmp_path / "gateway.yaml", environ=environ | {"UPSTREAM_URL": "https://service.test"})
 
 
 def test_the_gateways_of_the_cell_find_the_database_that_compose_makes(cell: dict[str, Any], tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ secret: "${file:/run/secrets/cell/secret}"
 {{- if and .existingSecret .passwordKey }}
 password: "${file:/run/secrets/database/password}"
 {{- end }}
-{{- if not (or (and .existingSecret .dsnKey) (dig "store" "dsn" "" $.Values.config)) }}
+{{- if and .existingSecret .dsnKey }}
+dsn: "${env:DATABASE_DSN}"
+{{- else if not (dig "store" "dsn" "" $.Values.config) }}
 {{- fail "mode cell keeps everything in a Postgres of yours: set config.store.dsn, or name the Secret that has it in cell.database (existingSecret, dsnKey)" }}
 {{- end }}
 {{- end }}
@@ -141,7 +143,7 @@ password: "${file:/run/secrets/database/password}"
 - {name: TELEMETRY_GATEWAY_STORE_INTERNAL_ADMIN, value: "[$(POD_IP)]:{{ .Values.cell.ports.admin }}"}
 {{- with .Values.cell.database }}
 {{- if and .existingSecret .dsnKey }}
-- {name: TELEMETRY_GATEWAY_STORE_DSN, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .dsnKey | quote }}}}}
+- {name: DATABASE_DSN, valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .dsnKey | quote }}}}}
 {{- end }}
 {{- end }}
 {{- end }}
