@@ -151,6 +151,11 @@ class PostgresSpool(SqlSpool[PostgresConnection]):
         self.writer.is_closing = True
         await self._stop()
 
+    async def give_up(self) -> None:
+        """What is under way, and what comes before it is closed, fails: the database hangs."""
+        self.writer.is_closing = True
+        self.writer.break_off()
+
     async def _join(self) -> None:
         await asyncio.to_thread(self._thread.join, STOP_S)
         if self._thread.is_alive():

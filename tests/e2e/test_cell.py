@@ -224,10 +224,11 @@ def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too
     assert "telemetry_gateway_lane_records" in families[0] - families[1]
 
 
-def test_a_gateway_that_is_not_the_owner_stops_while_the_database_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_owner", [True, False], ids=["the owner", "another one"])
+def test_a_gateway_stops_while_the_database_hangs(tmp_path: Path, is_owner: bool) -> None:  # noqa: FBT001 - a parameter
     """With a call that waits for it, which is not acknowledged."""
     with running_server() as server, running_cell(tmp_path, 2, server) as cell:
-        gateway = cell.others()[0]
+        gateway = cell.owner() if is_owner else cell.others()[0]
         with server.paused():
             answers: list[int] = []
             sending = threading.Thread(target=lambda: answers.append(send(gateway, "waits")))

@@ -42,8 +42,9 @@ class CellHome:
     cell: PostgresCell
     journal: PostgresJournal
     keys: KeyStore
-    databases: list[PostgresDatabase]
-    """All that are open."""
+    give_up: list[Callable[[], Awaitable[None]]]
+    """What waits for the database that hangs is ended by each of these, one for each that is
+    open."""
 
 
 async def open_home(build: Build) -> CellHome:
@@ -54,7 +55,7 @@ async def open_home(build: Build) -> CellHome:
     prepare_files(build)
     await asyncio.to_thread(make_schema, config)
     dsn = dsn_of(config.store)
-    databases = shared, journals = [await _database(build, dsn) for _ in range(2)]
+    shared, journals = [await _database(build, dsn) for _ in range(2)]
     own = digests(config.data_dir)
     itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), own)
     cell = await PostgresCell.open(shared, itself, config.store.lease_s)
@@ -69,7 +70,7 @@ async def open_home(build: Build) -> CellHome:
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
         raise CannotStart(reason)
     closing(if_answered, cell.leave)
-    return CellHome(dsn, shared, itself, cell, PostgresJournal(journals), keys, databases)
+    return CellHome(dsn, shared, itself, cell, PostgresJournal(journals), keys, [shared.close, journals.close])
 
 
 async def if_answered(last: Callable[[], Awaitable[None]]) -> None:

@@ -39,7 +39,7 @@ class CellGateway:
         self.config, self.ports, self.owning, self.keys = build.config, ports, owning, home.keys
         """As `Gateway` has them."""
         self.receiver, self.edge = parts.receiver, parts.edge
-        self._build, self._parts, self._databases = build, parts, home.databases
+        self._build, self._parts, self._home = build, parts, home
 
     @classmethod
     async def start(
@@ -91,7 +91,7 @@ class CellGateway:
                 await ended.wait()
         if not ended.is_set():
             log.warning("the database does not answer; what waits for it is given up")
-            await asyncio.gather(*(database.close() for database in self._databases))
+            await asyncio.gather(*(give_up() for give_up in self._home.give_up))
 
     @property
     def stop_wanted(self) -> asyncio.Event:

@@ -1,6 +1,6 @@
 """What the owner of a cell keeps: homes in Postgres, each of whose commits names its epoch."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gateway.app.building import Build
@@ -45,8 +45,7 @@ async def open_owned(
     durability = config.store.durability
     begin = ownership.share_fence
     database = await PostgresDatabase.open(home.dsn, durability=durability, connections=CONNECTIONS, begin=begin)
-    home.databases.append(database)
-    build.stack.callback(home.databases.remove, database)
+    _can_give_up(home, build, database.close)
     closing(database.close)
     spool = await PostgresSpool.open(
         home.dsn,
@@ -57,6 +56,7 @@ async def open_owned(
         fence=ownership.fence,
         on_fenced=lost,
     )
+    _can_give_up(home, build, spool.give_up)
     closing(spool.close)
     prices, price_file = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
     devices = await DeviceStore.open(
@@ -90,6 +90,12 @@ async def open_owned(
         cell=status,
     )
     return stores, spool
+
+
+def _can_give_up(home: CellHome, build: Build, give_up: Callable[[], Awaitable[None]]) -> None:
+    """Until the owner has stopped."""
+    home.give_up.append(give_up)
+    build.stack.callback(home.give_up.remove, give_up)
 
 
 async def _homes(database: PostgresDatabase, now_ms: Callable[[], int]) -> Homes:
