@@ -53,6 +53,8 @@ class UsageFollower:
         self._written_seq = 0
         self._is_unsure = False
         """Whether the sums that were counted by now may be stored, though nobody knows of it."""
+        self._storing: asyncio.Future[None] | None = None
+        """The last commit, which a caller that was cancelled twice leaves under way."""
         self.as_of_ms: int | None = None
         """All calls whose outcome was final by then are counted; None before the first look."""
         self._turn = asyncio.Lock()
@@ -181,7 +183,7 @@ class UsageFollower:
             age_ms=self._spool.age_ms(),
         )
         self._is_unsure = True  # until it is over; whoever waits for it may be cancelled twice
-        writing = asyncio.ensure_future(self._sums.store(counted))
+        self._storing = writing = asyncio.ensure_future(self._sums.store(counted))
         try:
             await asyncio.shield(writing)
         finally:  # a cancelled caller must know whether the sums are stored, else they are added twice
@@ -201,6 +203,8 @@ class UsageFollower:
         Raises DatabaseUnavailable.
         """
         if self._is_unsure:
+            if self._storing is not None:
+                await asyncio.wait({self._storing})
             if await self._sums.counted_through(self._spool.gateway_id) == self._through_seq:
                 self._note_stored()
             self._is_unsure = False
