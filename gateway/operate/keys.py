@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, Protocol, TypedDict
 
-from gateway.access.errors import OpenIntakeInUse
+from exporters.secret import Secret
+from gateway.access.errors import LegacyKeyExists, OpenIntakeInUse
 from gateway.access.labels import NO_LABELS
 from gateway.access.limits import NO_LIMITS
 from gateway.access.listing import KEY_LIST, key_page
@@ -16,7 +17,7 @@ from gateway.access.record import LEGACY_NAME, KeyId, KeyJson, KeyRecord
 from gateway.access.requests import By, KeyChange, KeyDeletion, NewKey
 from gateway.access.store import Created, KeyStore
 from gateway.common.contract.json_types import Schema, Time
-from gateway.common.contract.scopes import granted
+from gateway.common.contract.scopes import Grant, granted
 from gateway.common.plural import plural
 from gateway.operate.operation import Listed, Note, Operation, OperationAnswer, OperationCall
 from gateway.operate.role import Role
@@ -113,13 +114,23 @@ async def create(store: KeyRequests, call: OperationCall[NewKey]) -> CreatedKey 
     rest: dict[str, Any] = {"by": person_of(store, call), "description": new.description or ""}
     rest |= {"labels": new.labels_on(NO_LABELS), "limits": new.limits_on(NO_LIMITS)}
     if new.legacy_secret is not None:
-        if new.replace and (key := await keys.replace_legacy(new.legacy_secret, new.grant, by=rest["by"])) is not None:
-            return shown(key)
-        return shown((await keys.adopt(new.legacy_secret, new.grant, **rest)).key)
+        return shown(await _imported(keys, new.legacy_secret, new.grant, rest, replaces=new.replace))
     if new.taken_secret is not None:
         return shown(await keys.take(new.taken_secret, new.name or LEGACY_NAME, new.grant, **rest))
     created: Created = await keys.create(new.name or LEGACY_NAME, new.grant, **rest)
     return {**shown(created.key), "secret": created.secret.reveal()}
+
+
+async def _imported(keys: KeyStore, secret: Secret, grant: Grant, rest: dict[str, Any], *, replaces: bool) -> KeyRecord:
+    """Gateways of a cell that start together import the same key: one of them finds it made."""
+    if replaces and (key := await keys.replace_legacy(secret, grant, by=rest["by"])) is not None:
+        return key
+    try:
+        return (await keys.adopt(secret, grant, **rest)).key
+    except LegacyKeyExists:
+        if replaces and (key := await keys.replace_legacy(secret, grant, by=rest["by"])) is not None:
+            return key
+        raise
 
 
 async def show(store: KeyRequests, call: OperationCall[None]) -> ShownKey:
