@@ -244,7 +244,7 @@ def acked(connection: Connection, counters: Counters, batch: Batch, refused: Seq
         else:
             _ended(counters, delivered=item.records)
             connection.execute("UPDATE unit_total SET held=? WHERE id=? AND whole", (item.value, item.total_id))
-    if not refused:
+    if 0 not in by_index:
         unit_streams.was_deleted(connection, batch.batch_id, now_ms)
     _forget(connection, batch)
 

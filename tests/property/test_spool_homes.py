@@ -4,17 +4,13 @@ Records of AI calls, dead letters and resends; usage events; one stream of unit 
 among several is free.
 """
 
-import asyncio
-import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spool.dead_letters import Chosen
 from spool.events import NewEvent, RepeatKey
@@ -28,48 +24,37 @@ from tests.support.unit_streams import METRIC, SHAPE, STREAM, metered, place
 
 FEW_BYTES = replace(SETTINGS, max_dead_letter_bytes=1500)
 ARCHIVE = "archive"
-LANES = st.sampled_from([AI_TELEMETRY, ARCHIVE, USAGE_EVENTS])
-MARKS = st.none() | st.sampled_from(["m1", "m2"])
-BASES = st.none() | st.sampled_from([(), (("a", 7), ("a", 1), ("z", 3))])
-MOST = st.none() | st.integers(1, 2)
-CHOSEN = st.tuples(st.sampled_from([(), (UNIT_COST,), (AI_TELEMETRY,)]), st.sampled_from([(), ("buried",)])).map(
-    lambda drawn: Chosen(*drawn)
-)
-BAD = st.lists(st.integers(0, 4), max_size=2)
+COURSES, STEPS = 6, 60
+LANES = (AI_TELEMETRY, ARCHIVE, USAGE_EVENTS)
+MARKS = (None, None, "m1", "m2")
+CHOSEN = [Chosen(lanes, reasons) for lanes in ((), (UNIT_COST,), (AI_TELEMETRY,)) for reasons in ((), ("buried",))]
+BASES = (None, (), (("a", 7), ("a", 1), ("z", 3)))
 Step = tuple[str, tuple[Any, ...]]
 
 
-def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    return st.tuples(st.just(name), st.tuples(*arguments))
-
-
-POSTED = step(
-    "post", st.sampled_from(["sum", "sum", "replace", "delete"]), st.sampled_from("ab"), st.integers(-1, 2), MARKS
-)
-STEPS = st.lists(
-    st.one_of(
-        POSTED,
-        POSTED,
-        step("wide"),
-        step("event", st.sampled_from("ef"), st.sampled_from(["", "else"]), st.booleans(), st.booleans()),
-        step("create", st.sampled_from([SHAPE, METRIC])),
-        step("remove", st.booleans(), MARKS),
-        step("learn", BASES),
-        step("ship", st.sampled_from([1, 9]), st.sampled_from([300, 1 << 20])),
-        step("end", st.booleans(), st.sampled_from(["ack", "ack", "bury", "release"]), BAD),
-        step("bring", LANES.filter(lambda lane: lane != ARCHIVE), st.integers(1, 3)),
-        step("send", LANES, st.sampled_from([1, 9])),
-        step("replay", CHOSEN, MOST),
-        step("drop", CHOSEN, MOST),
-        step("send_again", LANES, st.sampled_from([0, DAY_MS])),
-        step("wait", st.sampled_from([NAME_BLOCKED_MS, DAY_MS, 8 * DAY_MS])),
-        step("look_after", st.sampled_from([0, DAY_MS])),
-        step("forget", st.sampled_from([0, 1000])),
-        step("restart", st.booleans()),
-    ),
-    min_size=5,
-    max_size=30,
-)
+def any_step(chance: Random) -> Step:
+    pick = chance.choice
+    steps: list[tuple[int, str, Callable[[], tuple[Any, ...]]]] = [
+        (8, "post", lambda: (pick(["sum", "sum", "replace", "delete"]), pick("ab"), pick([-1, 0, 1, 2]), pick(MARKS))),
+        (1, "wide", tuple),
+        (3, "event", lambda: (pick("ef"), pick(["", "else"]), pick([True, False]), pick([True, False]))),
+        (1, "create", lambda: (pick([SHAPE, METRIC]),)),
+        (2, "remove", lambda: (pick([True, False]), pick(MARKS))),
+        (1, "learn", lambda: (pick(BASES),)),
+        (6, "ship", lambda: (pick([1, 9]), pick([300, 1 << 20]))),
+        (9, "end", lambda: (pick(["ack", "bury", "release"]), pick([(), (0,), (1, 2)]))),
+        (5, "bring", lambda: (pick([AI_TELEMETRY, USAGE_EVENTS]), pick([1, 3]))),
+        (6, "send", lambda: (pick(LANES), pick([1, 9]))),
+        (2, "replay", lambda: (pick(CHOSEN), pick([None, 1, 2]))),
+        (2, "drop", lambda: (pick(CHOSEN), pick([None, 1, 2]))),
+        (1, "send_again", lambda: (pick(LANES), pick([0, DAY_MS]))),
+        (1, "wait", lambda: (pick([NAME_BLOCKED_MS, DAY_MS, 8 * DAY_MS]),)),
+        (1, "look_after", lambda: (pick([0, DAY_MS]),)),
+        (1, "forget", lambda: (pick([0, 1000]),)),
+        (1, "restart", lambda: (pick([True, False]),)),
+    ]
+    (_, name, arguments), *_ = chance.choices(steps, [weight for weight, *_ in steps])
+    return name, arguments()
 
 
 class Course:
@@ -86,7 +71,7 @@ class Course:
         self._spool = self._home.open(settings=FEW_BYTES, exporters=[ARCHIVE])
         self._store = self._spool.events(self._rules)
         self._lane = self._spool.unit_cost(can_read=lambda: True, can_create=lambda: True)
-        self._held: dict[bool, list[Batch]] = {True: [], False: []}
+        self._held: list[Batch] = []
 
     async def take(self, steps: Sequence[Step]) -> list[object]:
         answers: list[object] = []
@@ -133,27 +118,26 @@ class Course:
         await self._lane.learn_base(STREAM, held)
 
     async def ship(self, max_records: int, max_bytes: int) -> object:
-        return self._hold(
-            await self._lane.freeze(UNIT_COST, max_records=max_records, max_bytes=max_bytes), is_unit=True
-        )
+        return self._hold(await self._lane.freeze(UNIT_COST, max_records=max_records, max_bytes=max_bytes))
 
     async def bring(self, lane: Lane, n: int) -> None:
         self._made += 1
         await append(self._spool, [b"%d-%d" % (self._made, i) for i in range(n)], lane)
 
     async def send(self, lane: Lane, max_records: int) -> object:
-        return self._hold(await self._spool.freeze(lane, max_records=max_records, max_bytes=1 << 20), is_unit=False)
+        return self._hold(await self._spool.freeze(lane, max_records=max_records, max_bytes=1 << 20))
 
-    def _hold(self, batch: Batch | None, *, is_unit: bool) -> object:
+    def _hold(self, batch: Batch | None) -> object:
         if batch is None:
             return None
-        self._held[is_unit].append(batch)
+        self._held.append(batch)
         return replace(batch, batch_id="")
 
-    async def end(self, is_unit: bool, how: str, bad: Sequence[int]) -> None:  # noqa: FBT001 - drawn
-        if not self._held[is_unit]:
+    async def end(self, how: str, bad: Sequence[int]) -> None:
+        if not self._held:
             return
-        store, batch = self._lane if is_unit else self._spool, self._held[is_unit].pop(0)
+        batch = self._held.pop(0)
+        store = self._lane if batch.lane == UNIT_COST else self._spool
         if how == "ack":
             await store.ack(batch, [Refusal(index, f"code{index}", "no") for index in bad])
         elif how == "bury":
@@ -175,7 +159,8 @@ class Course:
 
     async def look_after(self, keep_totals_ms: int) -> object:
         expired = await self._lane.run_maintenance(keep_totals_ms=keep_totals_ms)
-        await self._spool.run_maintenance()
+        for _ in range(2):  # what is sent again may be given up behind the look at the oldest record
+            await self._spool.run_maintenance()
         oldest = [self._spool.depth(lane).oldest_pending_ms for lane in self._spool.lanes()]
         return expired, oldest, self._spool.dead_letter_summary()
 
@@ -189,12 +174,9 @@ class Course:
         self._open()
 
 
-@given(STEPS, st.sampled_from(["replace", "sum"]))
-@settings(max_examples=20, deadline=None)
-def test_both_homes_answer_alike(steps: list[Step], ships: str) -> None:
-    async def answers(name: str, folder: Path) -> list[object]:
-        return await Course(name, folder, ships).take(steps)
-
-    with tempfile.TemporaryDirectory() as folder:
-        sqlite, memory = [asyncio.run(answers(name, Path(folder))) for name in HOMES]
-    assert sqlite == memory
+async def test_both_homes_answer_alike(chance: Random, tmp_path: Path) -> None:
+    for number in range(COURSES):
+        steps = [any_step(chance) for _ in range(STEPS)]
+        ships = chance.choice(["replace", "sum"])
+        sqlite, memory = [await Course(name, tmp_path / f"{number}", ships).take(steps) for name in HOMES]
+        assert sqlite == memory
