@@ -72,6 +72,17 @@ async def test_a_row_that_commits_late_holds_nothing_up_and_is_not_left_out(
     assert await bodies(journal) == [b"late"]
 
 
+async def test_a_row_that_another_server_numbered_is_read(database: PostgresDatabase, journal: PostgresJournal) -> None:
+    """As after a restore of a dump: its transaction is still to come here."""
+    await journal.keep(1, b"restored", 1)
+    await database.commit(lambda c: c.execute("UPDATE journal SET xid = '9000000000000'"))
+    await journal.keep(1, b"new", 1)
+    rows = await journal.read((0, 0), **ALL)
+    assert [row.body for row in rows] == [b"new", b"restored"]
+    await database.commit(journal.dropping([row.place for row in rows]))
+    assert await bodies(journal) == []
+
+
 async def test_what_waits_is_measured_whatever_the_table_was_before(
     database: PostgresDatabase, journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
