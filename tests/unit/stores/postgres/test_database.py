@@ -129,10 +129,17 @@ async def test_a_cancelled_caller_leaves_a_whole_change(database: PostgresDataba
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_caller_that_is_cancelled_is_told_so_whenever_that_is(database: PostgresDatabase, turns: int) -> None:
-    caller = asyncio.create_task(database.read(total))
+    is_cancelled = threading.Event()
+
+    def slow(connection: PostgresConnection) -> int:
+        is_cancelled.wait()
+        return total(connection)
+
+    caller = asyncio.create_task(database.read(slow))
     for _ in range(turns):
         await asyncio.sleep(0)
     caller.cancel()
+    is_cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await caller
 
