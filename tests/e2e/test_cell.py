@@ -203,6 +203,8 @@ def test_status_names_owner_gateways_and_journal_at_any_gateway(cell: Cell) -> N
 def test_a_gateway_that_reaches_no_owner_says_so_and_what_to_do(cell: Cell) -> None:
     cell.owner()
     cell.take_away()
+    metrics = f"{cell.gateways[1].admin_url}/metrics"
+    wait_until_true(lambda: b"telemetry_gateway_cell_epoch 2.0" in fetch(metrics), what="a gateway that saw it")
     shown = run_command(cell.gateways[1], "status")
     assert shown.code == 1
     assert "gateway    runs, and no owner of its cell answers (process" in shown.out
