@@ -33,6 +33,9 @@ POLL_S: Final = 0.05
 FIRST_S: Final = 0.5
 """How often the journal is read from its first row, for what committed late."""
 RETRY_S: Final = 1.0
+TRIES: Final = 3
+PASSED_OVER_S: Final = 600.0
+"""For how long a row is passed over that fails alone, while others do not."""
 MOST_ROWS: Final = 128
 MOST_BYTES: Final = 1 << 20
 """Of rows that are counted at once, as they are stored; one row may be larger."""
@@ -70,6 +73,12 @@ class JournalReader:
         """What was read last. All before it left the journal, but for what committed late."""
         self._next_first_s = 0.0
         """When the journal is read from its first row again, by `time.monotonic`."""
+        self._one_by_one = 0
+        """How many rows are yet taken alone, since some failed together."""
+        self._failed = (START, 0)
+        """The row that failed last, and how often in a row."""
+        self._passed_over: dict[tuple[int, int], float] = {}
+        """Until when, by `time.monotonic`."""
         self.rows = 0
         self.payloads = 0
         """Counted since the start."""
@@ -103,13 +112,39 @@ class JournalReader:
         """Count the next rows; how many they were. Raises SpoolError, DatabaseUnavailable."""
         if (now_s := time.monotonic()) >= self._next_first_s:
             self._after, self._next_first_s = START, now_s + FIRST_S
-        rows = await self._journal.read(self._after, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
+        most_rows = 1 if self._one_by_one else MOST_ROWS
+        found = await self._journal.read(self._after, most_rows=most_rows, most_bytes=MOST_BYTES)
+        rows: Sequence[Row] = [row for row in found if self._passed_over.get(row.place, 0.0) <= now_s]
         if rows:
             rows = known_rows(rows)
+            await self._take_or_pass_over(rows)
+        if found:
+            self._after = (rows or found)[-1].place
+        self._note_behind(is_behind=is_full(found))
+        return len(found)
+
+    async def _take_or_pass_over(self, rows: Sequence[Row]) -> None:
+        """Count *rows*. Those of a page that failed for no foreseen reason are taken one by one;
+        the one that fails alone stays in the journal and is passed over for a while; others go on.
+        """
+        try:
             await self._take(rows)
-            self._after = rows[-1].place
-        self._note_behind(is_behind=is_full(rows))
-        return len(rows)
+        except (SpoolError, DatabaseUnavailable):
+            raise
+        except Exception:
+            self._one_by_one = MOST_ROWS
+            if len(rows) == 1:
+                self._pass_over_if_tried(rows[0].place)
+            raise
+        self._one_by_one = max(0, self._one_by_one - len(rows))
+        for row in rows:
+            self._passed_over.pop(row.place, None)
+
+    def _pass_over_if_tried(self, place: tuple[int, int]) -> None:
+        self._failed = (place, self._failed[1] + 1 if self._failed[0] == place else 1)
+        if self._failed[1] >= TRIES:
+            self._passed_over[place] = time.monotonic() + PASSED_OVER_S
+            log.error("a row of the journal cannot be counted; it stays, and others go on", place=place)
 
     def _note_behind(self, *, is_behind: bool) -> None:
         if not is_behind:

@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from gateway.common.contract.journal import Row
 from gateway.fleet.senders.noting import SenderNotes
 from gateway.pipeline.journal import owner as owner_module
 from gateway.pipeline.journal.form import FORM, write_row
@@ -161,6 +162,43 @@ async def test_an_owner_that_cannot_count_is_behind(cell: CellRig) -> None:
     cell.journal.rows.clear()
     await cell.reader.take_page()
     assert cell.reader.behind_s is None
+
+
+async def test_a_row_that_fails_for_no_foreseen_reason_keeps_none_behind_it(
+    cell: CellRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays, and is tried again later."""
+    monkeypatch.setattr(owner_module, "RETRY_S", 0.0)
+    fails_at = read_rows_but(monkeypatch, 4)
+    await put_ten(cell)
+    reading = asyncio.create_task(cell.reader.run())
+    await until_true(lambda: cell.reader.rows == 9, what="the other rows counted")
+    assert [row.place for row in cell.journal.rows] == [(4, 1)]
+    assert fails_at.count(4) == 1 + owner_module.TRIES
+    fails_at.clear()
+    await put_ten(cell)
+    await until_true(lambda: cell.reader.rows == 19, what="rows that came later")
+    assert 4 not in fails_at
+    reading.cancel()
+    monkeypatch.undo()
+    cell.take_over()
+    await cell.count()
+    assert cell.journal.rows == []
+    assert inputs(await cell.forwarded()) == [100 + number for number in range(10)]
+
+
+def read_rows_but(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+    """The rows that are read from now on, of which the one with *number* fails."""
+    found: list[int] = []
+
+    async def read(row: Row) -> object:
+        found.append(row.place[0])
+        if row.place[0] == number:
+            raise KeyError
+        return owner_module.read_row(row.body or b"")
+
+    monkeypatch.setattr(owner_module, "_read", read)
+    return found
 
 
 async def test_the_owner_lists_what_senders_did_at_edges(cell: CellRig) -> None:
