@@ -85,7 +85,7 @@ SMALL: Final[Mapping[str, Callable[[], Sent]]] = {
     ),
     "events": lambda: Sent("/v1/events", json_of("[", "{}", "]"), JSON),
     "events, one a line": lambda: Sent("/v1/events", b"1\n" * MANY, "application/x-ndjson"),
-    "cloud events": lambda: Sent("/v1/events", json_of("[", '{"specversion":0}', "]"), JSON),
+    "cloud events": lambda: Sent("/v1/events", json_of("[", '{"specversion":0}', "]", MANY // 6), JSON),
     "unit cost": lambda: Sent("/v1/unit-cost/metric/units/sum", json_of('{"records":[', "1", "]}", 2_000_000), JSON),
     "a device": lambda: Sent("/v1/devices", json_of('{"device_id":"d","labels":[', "{}", "]}"), JSON),
 }
