@@ -80,7 +80,7 @@ class Traffic:
 
 def check_all_is_there_once(cell: Cell, traffic: Traffic) -> None:
     cell.wait_until_delivered(len(traffic.acknowledged))
-    cell.owner()
+    cell.wait_until_owned()
     status = cell.ask(cell.gateways[0], "/v2/status")
     assert broken_identities(status) == []
     records = cell.service.records()
@@ -133,7 +133,7 @@ def test_a_gateway_that_stops_hands_the_cell_over(cell: Cell) -> None:
 
 
 def test_events_unit_cost_and_devices_are_taken_at_any_gateway_and_known_again_at_another(cell: Cell) -> None:
-    cell.owner()
+    cell.wait_until_owned()
     event = {
         "event_id": "e1",
         "type": "report.generated",
@@ -157,7 +157,7 @@ def test_events_unit_cost_and_devices_are_taken_at_any_gateway_and_known_again_a
 
 
 def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
-    cell.owner()
+    cell.wait_until_owned()
     made = cell.ask(
         cell.gateways[0], "/v2/keys", "POST", {"name": "checkout", "managed": ["send-ai-telemetry"], "confirmed": True}
     )
@@ -175,7 +175,7 @@ def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
 
 
 def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:
-    cell.owner()
+    cell.wait_until_owned()
     assert send(cell.gateways[0], "for usage") == 200
     cell.wait_until_delivered(1)
     other = cell.others()[0]
@@ -186,7 +186,7 @@ def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:
 
 
 def test_status_names_owner_gateways_and_journal_at_any_gateway(cell: Cell) -> None:
-    cell.owner()
+    cell.wait_until_owned()
     assert send(cell.gateways[0], "for status") == 200
     cell.wait_until_delivered(1)
     shown = run_command(cell.others()[0], "status")

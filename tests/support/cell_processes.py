@@ -48,6 +48,17 @@ class Cell:
         wait_until_true(is_owned, what="a gateway that owns the cell")
         return found[0]
 
+    def wait_until_owned(self) -> None:
+        """And each gateway knows by whom."""
+
+        def passes_on(gateway: GatewayProcess) -> bool:
+            try:
+                return bool(self.ask(gateway, "/v2/status"))
+            except OSError:
+                return False
+
+        wait_until_true(lambda: all(passes_on(each) for each in self.gateways), what="gateways that know the owner")
+
     def others(self) -> list[GatewayProcess]:
         owner = self.owner()
         return [each for each in self.gateways if each is not owner and each.is_running()]
