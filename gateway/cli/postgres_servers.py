@@ -4,8 +4,8 @@ system. It shows what a cell does when the primary dies.
 
 import asyncio
 import os
-import pwd
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,11 @@ USER: Final = "postgres"
 NODES: Final = (0, 1, 2)
 SYNCHRONOUS: Final = "ANY 1 (node1, node2, node3)"
 NEEDED: Final = "demo --cluster needs Postgres: apt install postgresql"
+
+
+def is_root() -> bool:
+    """Postgres refuses to run as root."""
+    return sys.platform != "win32" and os.getuid() == 0
 
 
 def programs() -> Path | None:
@@ -98,9 +103,8 @@ class Cluster:
         home = self._folder / f"node{node + 1}"
         if not home.exists():
             home.mkdir(mode=0o700)
-            if os.getuid() == 0:
-                user = pwd.getpwnam(USER)
-                os.chown(home, user.pw_uid, user.pw_gid)
+            if is_root():
+                shutil.chown(home, USER, USER)
         return home
 
     def _write_settings(self, node: int) -> None:
@@ -131,7 +135,7 @@ class Cluster:
 
     async def _run(self, program: str, *arguments: object, home: int) -> None:
         folder = self._home(home)
-        as_user = () if os.getuid() else ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+        as_user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups") if is_root() else ()
         command: Sequence[str] = (*as_user, str(self._binaries / program), *map(str, arguments))
         path = folder.parent / f"{folder.name}.out"
         with path.open("ab") as out:
