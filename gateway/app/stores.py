@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from gateway.access.store import KeyStore
 from gateway.app.building import Build
 from gateway.common.contract.errors import CannotStart
 from gateway.common.storage.database import Database
+from gateway.common.storage.sql import SqlDatabase
 from gateway.config.model import refuse_open_intake
 from gateway.fleet.devices.store import DeviceStore
 from gateway.fleet.senders.store import KeptSenders
@@ -88,15 +90,39 @@ async def open_stores(build: Build) -> Stores:
     remove_left(config.data_dir)
     spool = SqliteSpool(config.data_dir, spool_settings(config), now_ms=build.now_ms, exporters=list(config.exporters))
     closing(spool.close)
-    prices, price_file = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
+    priced = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
     control = await open_control(config.data_dir)
     closing(control.close)
     keys = await open_keys(control, config.data_dir, build.now_ms)
     closing(keys.close)
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):
         raise CannotStart(reason)
+    return await stores_in(
+        control,
+        build,
+        spool,
+        files=Files(spool, control),
+        instance_id=spool.gateway_id,
+        priced=priced,
+        keys=keys,
+    )
+
+
+async def stores_in(
+    database: SqlDatabase[Any],
+    build: Build,
+    spool: Spool,
+    *,
+    files: Files | None,
+    instance_id: str,
+    priced: tuple[Prices, PriceFileWatch | None],
+    keys: KeyStore,
+    cell: Callable[[], CellStatus] | None = None,
+) -> Stores:
+    """What *database* keeps with *keys*; arguments as of `Stores`. Raises DatabaseUnavailable."""
+    config, closing = build.config, build.stack.push_async_callback
     devices = await DeviceStore.open(
-        await SqlDevices.open(control),
+        await SqlDevices.open(database),
         gateway_id=spool.gateway_id,
         max_new_per_hour=config.devices.max_new_per_hour,
         interval_ms=int(config.devices.heartbeat_interval_s * 1000),
@@ -104,20 +130,17 @@ async def open_stores(build: Build) -> Stores:
         wall_ms=build.now_ms,
     )
     closing(devices.close)
-    senders = await KeptSenders.open(await SqlSenders.open(control), build.now_ms)
+    senders = await KeptSenders.open(await SqlSenders.open(database), build.now_ms)
     closing(senders.close)
-    bases = await KeptLearntBases.open(await SqlLearntBases.open(control))
+    bases = await KeptLearntBases.open(await SqlLearntBases.open(database))
     closing(bases.close)
-    sums = await SqlSums.open(control)
+    sums = await SqlSums.open(database)
     follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
     homes = Homes(
-        await open_relayed(control),
-        await open_billing(control),
-        await open_budgets(control),
-        await open_insights(control),
-        await SqlViews.open(control, now_ms=build.now_ms),
+        await open_relayed(database),
+        await open_billing(database),
+        await open_budgets(database),
+        await open_insights(database),
+        await SqlViews.open(database, now_ms=build.now_ms),
     )
-    files = Files(spool, control)
-    return Stores(
-        spool, files, homes, spool.gateway_id, prices, price_file, keys, devices, senders, bases, sums, follower
-    )
+    return Stores(spool, files, homes, instance_id, *priced, keys, devices, senders, bases, sums, follower, cell)
