@@ -113,7 +113,7 @@ def secret_faults(data_dir: Path, own: Mapping[str, str], others: Sequence[Membe
 
 
 def missing_secrets(own: Mapping[str, str], others: Sequence[Member]) -> Iterator[Found]:
-    """Secrets that a gateway that is alive has, and that `run` would make anew here."""
+    """Secrets that a gateway that is alive has, and that `run` would make again here."""
     for member in others:
         missing = sorted(member.secrets.keys() - own.keys())
         if member.is_alive and missing:

@@ -41,8 +41,8 @@ class MemoryJournal:
             raise DatabaseUnavailable("no primary")
         return self.size_bytes
 
-    async def read(self, after: Place, *, most_rows: int, most_bytes: int) -> list[Row]:
-        return [row for row in self.rows if row.place > after][:most_rows]
+    async def read(self, after: Place, *, max_rows: int, most_bytes: int) -> list[Row]:
+        return [row for row in self.rows if row.place > after][:max_rows]
 
     def dropping(self, places: Sequence[Place]) -> Callable[[Any], None]:
         def drop(_: object) -> None:

@@ -108,7 +108,7 @@ class Rows:
         late: Mapping[int, LateChunk | None],
         looks: list[tuple[int, int]] | None = None,
     ) -> None:
-        """*looks* takes what `note_looks` is told."""
+        """*looks* is called as `note_looks` is."""
         self._chunks, self._late = chunks, late
         self._looks = [] if looks is None else looks
         self._looked_into: set[int] = set()

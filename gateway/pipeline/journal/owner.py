@@ -36,7 +36,7 @@ RETRY_S: Final = 1.0
 TRIES: Final = 3
 PASSED_OVER_S: Final = 600.0
 """For how long a row is passed over that fails alone, while others do not."""
-MOST_ROWS: Final = 128
+MAX_ROWS: Final = 128
 MOST_BYTES: Final = 1 << 20
 """Of rows that are counted at once, as they are stored; one row may be larger."""
 LARGE_BYTES: Final = 64 << 10
@@ -112,8 +112,8 @@ class JournalReader:
         """Count the next rows; how many they were. Raises SpoolError, DatabaseUnavailable."""
         if (now_s := time.monotonic()) >= self._next_first_s:
             self._after, self._next_first_s = START, now_s + FIRST_S
-        most_rows = 1 if self._one_by_one else MOST_ROWS
-        found = await self._journal.read(self._after, most_rows=most_rows, most_bytes=MOST_BYTES)
+        max_rows = 1 if self._one_by_one else MAX_ROWS
+        found = await self._journal.read(self._after, max_rows=max_rows, most_bytes=MOST_BYTES)
         rows: Sequence[Row] = [row for row in found if self._passed_over.get(row.place, 0.0) <= now_s]
         if rows:
             rows = known_rows(rows)
@@ -132,7 +132,7 @@ class JournalReader:
         except (SpoolError, DatabaseUnavailable):
             raise
         except Exception:
-            self._one_by_one = MOST_ROWS
+            self._one_by_one = MAX_ROWS
             if len(rows) == 1:
                 self._pass_over_if_tried(rows[0].place)
             raise
@@ -224,4 +224,4 @@ async def _read(row: Row) -> tuple[list[Entry], SenderNotes]:
 
 def is_full(rows: Sequence[Row]) -> bool:
     """Whether *rows* are as many as are counted at once, so that more may wait."""
-    return len(rows) == MOST_ROWS or sum(len(row.body or b"") for row in rows) > MOST_BYTES // 2
+    return len(rows) == MAX_ROWS or sum(len(row.body or b"") for row in rows) > MOST_BYTES // 2

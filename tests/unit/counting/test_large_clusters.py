@@ -199,7 +199,7 @@ async def test_a_commit_that_fails_within_a_large_cluster_changes_no_count(
 async def test_passes_that_cannot_write_make_no_large_cluster_of_a_small_one(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each gathers it anew, and its reports are not worn by that."""
+    """Each gathers it again, and its reports are not worn by that."""
     calls, truth = one_response(SMALL_CLUSTER + 8)
     await rig.send(*calls)
     with monkeypatch.context() as patch:

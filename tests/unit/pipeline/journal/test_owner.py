@@ -142,7 +142,7 @@ async def test_rows_before_one_of_a_newer_release_are_counted_once(cell: CellRig
 async def test_an_owner_is_behind_while_more_waits_than_it_counts_at_once(
     cell: CellRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_module, "MOST_ROWS", 2)
+    monkeypatch.setattr(owner_module, "MAX_ROWS", 2)
     assert cell.reader.behind_s is None
     for number in range(3):
         await cell.put(calls_of(number), 0)
