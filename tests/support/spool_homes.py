@@ -117,19 +117,7 @@ class InFolder:
         shutil.copytree(before, self._data_dir)
 
     async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
-        writer: Any = self._spool.writer
-        commit = writer.transaction
-
-        def dying(*arguments: Any) -> Any:
-            writer.transaction = commit
-            if after:
-                result = commit(*arguments)
-                self._leave()
-                return result
-            self._leave()
-            return commit(*arguments)
-
-        writer.transaction = dying
+        die_at_commit(self._spool.writer, self._leave, after=after)
         await begin()
 
     async def break_appends(self) -> None:
@@ -146,6 +134,22 @@ class InFolder:
 
     async def close(self) -> None:
         await self._spool.close()
+
+
+def die_at_commit(writer: Any, die: Callable[[], None], *, after: bool) -> None:
+    """Call *die* at the next commit of *writer*: before it, or *after* it."""
+    commit = writer.transaction
+
+    def dying(*arguments: Any) -> Any:
+        writer.transaction = commit
+        if not after:
+            die()
+        result = commit(*arguments)
+        if after:
+            die()
+        return result
+
+    writer.transaction = dying
 
 
 class InPostgres:
@@ -183,19 +187,7 @@ class InPostgres:
         self._spool.writer.break_off()
 
     async def kill_at_commit(self, begin: Callable[[], Awaitable[object]], *, after: bool) -> None:
-        writer: Any = self._spool.writer
-        commit = writer.transaction
-
-        def dying(*arguments: Any) -> Any:
-            writer.transaction = commit
-            if after:
-                result = commit(*arguments)
-                self.kill()
-                return result
-            self.kill()
-            return commit(*arguments)
-
-        writer.transaction = dying
+        die_at_commit(self._spool.writer, self.kill, after=after)
         with suppress(SpoolError):
             await begin()
 
