@@ -22,7 +22,7 @@ from benchmarks.side_by_side.build import Programs
 from gateway.common.native import VARIABLE as READER_VARIABLE
 
 _READY_TIMEOUT_S: Final = 60.0
-_KEY_VARIABLE: Final = "BENCHMARK_UPSTREAM_KEY"
+KEY_VARIABLE: Final = "BENCHMARK_UPSTREAM_KEY"
 MAX_BODY_BYTES: Final = 64 << 20
 QUEUE_BYTES: Final = 2 << 30
 
@@ -55,7 +55,7 @@ def gateway(folder: Path, sink_port: int, *, reader: str) -> Running:
     that a run need not wait ten seconds for its last delivery. *reader*: `auto` or `python`.
     """
     config, ports_file = folder / "config.yaml", folder / "ports.json"
-    config.write_text(json.dumps(_gateway_config(folder, sink_port)))  # JSON is YAML
+    config.write_text(json.dumps(gateway_config(folder, sink_port)))  # JSON is YAML
     command = [
         sys.executable,
         "-m",
@@ -66,7 +66,7 @@ def gateway(folder: Path, sink_port: int, *, reader: str) -> Running:
         "--ports-file",
         str(ports_file),
     ]
-    env = {_KEY_VARIABLE: secrets.token_hex(16), READER_VARIABLE: reader}
+    env = {KEY_VARIABLE: secrets.token_hex(16), READER_VARIABLE: reader}
     process = Process(command, log=folder / "log", env=env)
     ports = process.wait_until(lambda: read_json_file(ports_file), timeout_s=_READY_TIMEOUT_S, what="ready")
     status = json.loads(fetch(f"http://127.0.0.1:{ports['admin']}/v2/status"))
@@ -74,8 +74,8 @@ def gateway(folder: Path, sink_port: int, *, reader: str) -> Running:
     return Running(process, ports["http"], reader=status["reader"]["name"])
 
 
-def _gateway_config(folder: Path, sink_port: int) -> dict[str, Any]:
-    key = {"name": "benchmark", "secret": f"${{env:{_KEY_VARIABLE}}}", "managed": ["send-ai-telemetry"]}
+def gateway_config(folder: Path, sink_port: int) -> dict[str, Any]:
+    key = {"name": "benchmark", "secret": f"${{env:{KEY_VARIABLE}}}", "managed": ["send-ai-telemetry"]}
     return {
         "data_dir": str(folder / "data"),
         "listen": {"http": "127.0.0.1:0", "grpc": "off", "admin": "127.0.0.1:0", "service": "off"},
