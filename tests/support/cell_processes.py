@@ -5,7 +5,7 @@ service.
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,16 @@ def owns(gateway: GatewayProcess) -> bool:
 
 
 @contextmanager
-def running_cell(folder: Path, gateways: int = 3, server: Server | None = None, **config: Any) -> Iterator[Cell]:
-    """*server*: of its own, where it dies; *config*: as of `GatewayProcess`, of each."""
+def running_cell(
+    folder: Path,
+    gateways: int = 3,
+    server: Server | None = None,
+    environ: Callable[[int], Mapping[str, str]] = lambda _: {},
+    **config: Any,
+) -> Iterator[Cell]:
+    """*server*: of its own, where it dies; *environ*, of the gateway of a number, and *config*, of
+    each: as of `GatewayProcess`.
+    """
     service = ServiceProcess(folder)
     service.start()
     assert service.port is not None
@@ -114,7 +122,8 @@ def running_cell(folder: Path, gateways: int = 3, server: Server | None = None, 
     for number in range(gateways):
         home = folder / f"gateway-{number}"
         home.mkdir()
-        made.append(GatewayProcess(home, config={"store": store, "upstream": upstream, **config}))
+        settings = {"store": store, "upstream": upstream, **config}
+        made.append(GatewayProcess(home, config=settings, environ=environ(number)))
     try:
         for gateway in made:
             gateway.start()

@@ -7,15 +7,13 @@ afterwards: that is how Linux does it.
 """
 
 import random
-import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.support.shims import compiled
 
 SOURCE = Path(__file__).with_name("disk_shim.c")
 SECTOR_BYTES = 512
@@ -33,12 +31,7 @@ class Note(NamedTuple):
 
 def built_shim(folder: Path) -> Path:
     """The shim as a library; skips the test where no C compiler is."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler to build the disk's shim with")
-    to = folder / "disk_shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(to), str(SOURCE), "-ldl", "-lpthread"], check=True)
-    return to
+    return compiled(SOURCE, folder)
 
 
 def notes(log: Path) -> Iterator[Note]:

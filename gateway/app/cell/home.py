@@ -24,6 +24,7 @@ from gateway.common.storage.private_files import read_or_create
 from gateway.config.model import Config, refuse_open_intake
 from gateway.pipeline.journal.form import FORMS
 from gateway.stores.postgres.cell import Itself, PostgresCell
+from gateway.stores.postgres.clock import DatabaseClock
 from gateway.stores.postgres.database import PostgresDatabase
 from gateway.stores.postgres.journal import PostgresJournal
 from gateway.stores.postgres.keys import PostgresKeys
@@ -47,15 +48,16 @@ class CellHome:
     open."""
 
 
-async def open_home(build: Build) -> CellHome:
-    """Lock the data directory, and open the cell. Raises CannotStart, SpoolLocked,
-    DatabaseUnavailable, PepperMismatch, OSError.
+async def open_home(build: Build, clock: DatabaseClock) -> CellHome:
+    """Lock the data directory, and open the cell; *clock* learns what time it is there. Raises
+    CannotStart, SpoolLocked, DatabaseUnavailable, PepperMismatch, OSError.
     """
     config, closing = build.config, build.stack.push_async_callback
     prepare_files(build)
     await asyncio.to_thread(make_schema, config)
     dsn = dsn_of(config.store)
     shared, journals = [await _database(build, dsn) for _ in range(2)]
+    await clock.learn(shared)
     own = digests(config.data_dir)
     itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), own)
     cell = await PostgresCell.open(shared, itself, config.store.lease_s)

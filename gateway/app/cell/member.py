@@ -25,6 +25,7 @@ from gateway.config.model import Config
 from gateway.observability.metrics import LaneStatus
 from gateway.operate.session import open_access
 from gateway.serve.http.to_owner import OwnerClient
+from gateway.stores.postgres.clock import DatabaseClock
 
 log = structlog.get_logger()
 
@@ -49,11 +50,15 @@ class CellGateway:
         now_ms: Callable[[], int] = wall_ms,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> Self:
-        """As `Gateway.start`. Raises DatabaseUnavailable and PepperMismatch too."""
+        """As `Gateway.start`; *now_ms* counts until the database's clock is known. Raises
+        DatabaseUnavailable and PepperMismatch too.
+        """
         stack = AsyncExitStack()
         try:
-            build = Build(config, stack, Stop(), now_ms, monotonic_s, open_tls(config, now_ms), None)
-            home = await open_home(build)
+            clock = DatabaseClock(now_ms)
+            build = Build(config, stack, Stop(), clock, monotonic_s, open_tls(config, now_ms), None)
+            home = await open_home(build, clock)
+            build.run(clock.follow(home.shared), "time of the cell")
             access = open_access(config.data_dir, config.metrics_token)
             owning = Owning(build, home.cell, home.journal, partial(open_owned, home))
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
