@@ -222,7 +222,9 @@ class SeriesStore(Protocol):
         """
 
     def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
-        """Write sightings alone."""
+        """Write sightings in the commit of what was appended in the same `reserve`, or, with
+        SpoolError, neither.
+        """
 
     async def sightings(self, seen_after_ms: int, most: int) -> list[SightingRow]:
         """The latest *most* sightings since then, oldest first."""

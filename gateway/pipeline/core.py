@@ -160,10 +160,13 @@ class Core:
         counts = counts_of(calls)
         counts.received -= max(0, len(calls.records) - PIECE_CALLS)
         with self._spool.reserve():
-            first = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms, repeats)
+            appended = self._append_piece(*piece_of(calls, 0), counts, calls.links, now_ms, repeats)
+            first = asyncio.ensure_future(appended)
             if calls.bearers:
                 self._settler.ledger.bear(calls.bearers)
-            noted = self._settler.aggregates.note_used(calls.used, sender_of(context), now_ms, calls.forwarded)
+            noted = self._settler.aggregates.note_used(
+                calls.used, sender_of(context), now_ms, calls.forwarded, kept=first
+            )
         return [first] if noted is None else [first, noted]
 
     def _append_piece(

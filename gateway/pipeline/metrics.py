@@ -18,6 +18,7 @@ import structlog
 
 from gateway.common.contract.errors import OverQuota
 from gateway.common.contract.parsed_payload import Caller, Used
+from gateway.common.futures import failure_of
 from gateway.common.in_thread import clear_in_steps, gc_paused, in_thread
 from gateway.common.lru import forget_oldest
 from gateway.counting.calls.ledger import ForwardedAggregate
@@ -71,6 +72,8 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
 Price = Callable[[Record, int], None]
+Sighting = tuple[str, MetricSource]
+"""(topic, reporter): who reported what."""
 
 
 class Settings(NamedTuple):
@@ -117,7 +120,7 @@ class _Changes(NamedTuple):
 
     held: list[NewHeld]
     series: list[SeriesRow]
-    seen: list[tuple[str, MetricSource]]
+    seen: list[Sighting]
     tally: ItemCounts
     states: dict[bytes, State]
     """Of all their series, for the memory."""
@@ -134,7 +137,7 @@ class MetricsPipeline:
         self._cached: dict[bytes, State] = {}
         self._sightings = SourceActivity()
         self._forwarded = ForwardedCalls()
-        self._written_ms: dict[tuple[str, MetricSource], int] = {}
+        self._written_ms: dict[Sighting, int] = {}
         self._wall_ms = spool.wall_ms
         self._totals = Totals(spool.wall_ms())
         self._waiting: list[Waiting] = []
@@ -149,6 +152,7 @@ class MetricsPipeline:
     async def load(self) -> None:
         """Know what the spool knows."""
         now_ms = self._now_ms()
+        self._written_ms.clear()  # what was lost is to be written again
         for row in await self._store.sightings(self._remembered_ms(now_ms), MAX_RECENT_SOURCES):
             topic, *parts = orjson.loads(row.whose)
             self._see(topic, MetricSource(*parts), min(row.seen_ms, now_ms))
@@ -233,8 +237,11 @@ class MetricsPipeline:
             now_ms = self._now_ms()
             known = await self._states(payloads, is_long=is_long)
             changes = await in_thread(partial(self._changes, payloads, known, now_ms), is_long=is_long)
-            sightings = await self._note_in_turns(changes.seen, now_ms)
+            unwritten = self._unwritten(changes.seen, now_ms)
+            sightings = await self._rows_in_turns(unwritten, now_ms)
             await self._store.keep(changes.held, changes.series, sightings, changes.tally, now_ms)
+            await self._see_in_turns(changes.seen, now_ms)
+            self._wrote(unwritten, now_ms)
             if changes.held:
                 self.n_held += len(changes.held)
                 self._oldest_held_ms = now_ms if self._oldest_held_ms is None else min(self._oldest_held_ms, now_ms)
@@ -245,7 +252,7 @@ class MetricsPipeline:
         """Count *payloads* one upon the other."""
         states, changed = dict(known), dict[bytes, State]()
         tally, held = ItemCounts(), list[NewHeld]()
-        deltas, sums, seen = set[bytes](), set[bytes](), set[tuple[str, MetricSource]]()
+        deltas, sums, seen = set[bytes](), set[bytes](), set[Sighting]()
         for payload in payloads:
             counted = self.count(payload, states, now_ms)
             self._new_series.note(sender_of(payload.context), len(counted.states.keys() - states.keys()), now_ms)
@@ -311,52 +318,87 @@ class MetricsPipeline:
         step_ms = _MINUTE_MS if is_delta else _HOUR_MS
         return SeriesRow(key, *state, until_ms=until_ms - until_ms % -step_ms)
 
-    async def _note_in_turns(self, seen: Sequence[tuple[str, MetricSource]], now_ms: int) -> list[SightingRow]:
-        """Note who reports which metrics, some in each turn of the
-        loop; what of it is to be written.
-        """
-        rows = self._note(seen[:NOTE_AT_ONCE], now_ms)
+    async def _rows_in_turns(self, unwritten: Sequence[Sighting], now_ms: int) -> list[SightingRow]:
+        """Of some in each turn of the loop."""
+        rows = rows_of(unwritten[:NOTE_AT_ONCE], now_ms)
+        for start in range(NOTE_AT_ONCE, len(unwritten), NOTE_AT_ONCE):
+            await asyncio.sleep(0)
+            rows += rows_of(unwritten[start : start + NOTE_AT_ONCE], now_ms)
+        return rows
+
+    async def _see_in_turns(self, seen: Sequence[Sighting], now_ms: int) -> None:
+        """Some in each turn of the loop."""
+        self._see_all(seen[:NOTE_AT_ONCE], now_ms)
         for start in range(NOTE_AT_ONCE, len(seen), NOTE_AT_ONCE):
             await asyncio.sleep(0)
-            rows += self._note(seen[start : start + NOTE_AT_ONCE], now_ms)
-        return rows
+            self._see_all(seen[start : start + NOTE_AT_ONCE], now_ms)
 
     # ---- calls
 
     def note_used(
-        self, used: Iterable[Used], sender: str, now_ms: int, forwarded: Iterable[Caller] = ()
+        self,
+        used: Iterable[Used],
+        sender: str,
+        now_ms: int,
+        forwarded: Iterable[Caller] = (),
+        *,
+        kept: "asyncio.Future[None]",
     ) -> Awaitable[None] | None:
         """Sources of *sender* reported calls, and those of other gateways whose calls it
-        *forwarded*; None unless that is to be awaited, with the calls, until it is on disk.
+        *forwarded*; it is so once the calls are *kept*. None unless what this gives is to be
+        awaited too, until it is on disk with the calls.
         """
         seen = {(topic_of_gateway(gateway), MetricSource(*source)) for gateway, *source in forwarded}
         for service, device, instance, session, model, tokens in used:
             seen.add((CALLS, MetricSource(sender, service or "", device or "", str(instance or ""), session or "")))
             self._totals.add_calls(sender, service or "", model, tokens)
-        rows = self._note(seen, now_ms)
-        return self._store.note(rows) if rows else None
+        unwritten = self._unwritten(seen, now_ms)
+        if unwritten:
+            written = asyncio.ensure_future(self._store.note(rows_of(unwritten, now_ms)))
+            self._see_if_kept(written, seen, unwritten, now_ms)
+            return written
+        if not all(self._is_fresh(topic, reporter, now_ms) for topic, reporter in seen):
+            self._see_if_kept(kept, seen, (), now_ms)
+        return None
 
-    def _note(self, seen: Iterable[tuple[str, MetricSource]], now_ms: int) -> list[SightingRow]:
-        """Note *seen*; the rows of those that were not written lately."""
+    def _see_if_kept(
+        self, kept: "asyncio.Future[None]", seen: Iterable[Sighting], unwritten: Sequence[Sighting], now_ms: int
+    ) -> None:
+        """A payload that was lost was never seen, and its rows are yet to be written."""
+
+        def see(done: "asyncio.Future[None]") -> None:
+            if failure_of(done) is None:
+                self._see_all(seen, now_ms)
+                self._wrote(unwritten, now_ms)
+
+        kept.add_done_callback(see)
+
+    def _unwritten(self, seen: Iterable[Sighting], now_ms: int) -> list[Sighting]:
+        """Those of *seen* that were not written lately."""
+        written_ms, after_ms = self._written_ms, now_ms - WRITE_SIGHTING_MS
+        return [whose for whose in seen if written_ms.get(whose, after_ms) <= after_ms]
+
+    def _wrote(self, unwritten: Sequence[Sighting], now_ms: int) -> None:
         written_ms = self._written_ms
-        rows: list[SightingRow] = []
+        for whose in unwritten:
+            written_ms.pop(whose, None)
+            written_ms[whose] = now_ms
+        if unwritten:
+            forget_oldest(written_ms, MAX_RECENT_SOURCES)
+
+    def _see_all(self, seen: Iterable[Sighting], now_ms: int) -> None:
         for topic, reporter in seen:
             self._see(topic, reporter, now_ms)
-            whose = (topic, reporter)
-            if now_ms - written_ms.get(whose, -WRITE_SIGHTING_MS) >= WRITE_SIGHTING_MS:
-                written_ms.pop(whose, None)
-                written_ms[whose] = now_ms
-                rows.append(SightingRow(orjson.dumps([topic, *reporter]).decode(), now_ms))
-        if rows:
-            forget_oldest(written_ms, MAX_RECENT_SOURCES)
-        return rows
 
     def _see(self, topic: str, reporter: MetricSource, now_ms: int) -> None:
         gateway = gateway_in(topic)
         if gateway is not None:
             self._forwarded.note(gateway, reporter, now_ms)
-        elif not self._sightings.is_fresh(topic, reporter, now_ms - RENEW_MS):
+        elif not self._is_fresh(topic, reporter, now_ms):
             self._sightings.note(topic, reporter, now_ms)
+
+    def _is_fresh(self, topic: str, reporter: MetricSource, now_ms: int) -> bool:
+        return self._sightings.is_fresh(topic, reporter, now_ms - RENEW_MS)
 
     # ---- settling
 
@@ -482,3 +524,7 @@ class MetricsPipeline:
         """Write what still waits."""
         if self._worker is not None:
             await asyncio.gather(self._worker, return_exceptions=True)
+
+
+def rows_of(sightings: Iterable[Sighting], now_ms: int) -> list[SightingRow]:
+    return [SightingRow(orjson.dumps([topic, *reporter]).decode(), now_ms) for topic, reporter in sightings]

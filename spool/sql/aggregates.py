@@ -64,8 +64,7 @@ class SqlSeries:
         return self._spool.ask(keep)
 
     def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
-        """Write sightings alone."""
-        return self._spool.ask(lambda c, _: write_sightings(c, sightings))
+        return self._spool.ask_with_appends(lambda c, _: write_sightings(c, sightings))
 
     async def sightings(self, seen_after_ms: int, most: int) -> list[SightingRow]:
         """The latest *most* sightings since then, oldest first."""

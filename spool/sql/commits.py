@@ -24,6 +24,9 @@ class Commits(SupervisedLaneStore, Protocol):
     def ask_behind(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
         """As `ask`, of what no append depends on: none waits for it."""
 
+    def ask_with_appends(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
+        """As `ask`, with all of what was appended in the same `reserve` or not at all."""
+
     def reserve(self) -> AbstractContextManager[object]:
         """While it is held, a chunk's number stays the next one until the `ask` that writes it."""
 

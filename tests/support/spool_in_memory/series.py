@@ -37,7 +37,7 @@ class SeriesInMemory:
         return self._spool.ask(keep)
 
     def note(self, sightings: Sequence[SightingRow]) -> Awaitable[None]:
-        return self._spool.ask(lambda disk: _see(disk, sightings))
+        return self._spool.ask_with_appends(lambda disk, _: _see(disk, sightings))
 
     async def sightings(self, seen_after_ms: int, most: int) -> list[SightingRow]:
         def read(disk: Disk) -> list[SightingRow]:

@@ -429,7 +429,7 @@ async def test_what_was_not_foreseen_is_answered_and_leaves_nothing_behind(tmp_p
     async def talk(gateway: Gateway, _: Random) -> None:
         await warmed(gateway)
 
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise ZeroDivisionError
 
         settler = gateway.rig.counting
