@@ -13,11 +13,11 @@ from gateway.app.cell.home import INSTANCE_FILE, derive
 from gateway.app.cell.secrets import digests, refuse_others
 from gateway.app.cell.stores import CONNECTIONS
 from gateway.cli.cell_facts import CellFacts, facts_of
-from gateway.cli.finding import Found
 from gateway.common.contract.errors import CannotStart
 from gateway.common.plural import plural
 from gateway.common.release import release
 from gateway.config.model import Config, refuse_open_intake
+from gateway.operate.findings.finding import Found
 from gateway.stores.postgres.cell import Member
 from spool.postgres.durability import unsafe_settings
 

@@ -19,13 +19,11 @@ import click
 from exporters.keyring import NOT_WANTED
 from gateway.cli.doctor_exporters import of_exporters
 from gateway.cli.doctor_probes import DISK_SLOW_S, clock_skew_s, free_bytes, network_file_system, sync_s
-from gateway.cli.finding import Finding, Found, Level, Part
+from gateway.cli.no_owner import is_without_owner, without_owner
 from gateway.cli.options import read_config
 from gateway.cli.printing import coloured
-from gateway.cli.remedies import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.cli.requests import DEVICES, SENDERS, STATUS, ask
 from gateway.cli.start_checks import StartChecks, try_upstream
-from gateway.cli.status_findings import is_without_owner, of_edges, of_senders, of_status, without_owner
 from gateway.common.contract.errors import CannotStart
 from gateway.common.native import READER, WHY_NOT, described
 from gateway.common.plural import plural
@@ -35,6 +33,11 @@ from gateway.config.environment import misspelt
 from gateway.config.model import Config, Upstream
 from gateway.operate import devices, senders, spool_files
 from gateway.operate.edges import QUERY
+from gateway.operate.findings.finding import Finding, Found, Level, Part
+from gateway.operate.findings.gather import SENDERS_TO_LOOK_AT
+from gateway.operate.findings.senders import of_edges, of_senders
+from gateway.operate.findings.status import of_status
+from gateway.operate.findings.upstream import SILENT, scopes_in, scopes_text, upstream_remedy
 from gateway.pipeline.delivery.lanes import further_without_scope, lanes_without_scope
 from spool.sqlite.recovery.summary import read_summary
 
@@ -42,7 +45,6 @@ SKEW_MAX_S: Final = 60.0
 """The service looks at times; a record from tomorrow is in no report of today."""
 OLDEST_SQLITE: Final = (3, 37, 0)
 """The first with STRICT tables."""
-SENDERS_TO_LOOK_AT: Final = (("warning", "silent"), ("warning", "missing_usage"), ("limit", "20"))
 
 REMEDIES: Final[Mapping[Part, str]] = {
     "data directory": "put owner and mode right, or name a folder of the gateway's own in data_dir",
@@ -79,7 +81,7 @@ async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: b
         if not as_json:
             print_finding(finding)
     if as_json:
-        click.echo(json.dumps({"findings": [finding._asdict() for finding in found]}))
+        click.echo(json.dumps({"findings": [finding.document() for finding in found]}))
     else:
         faults = sum(finding.level == "fault" for finding in found)
         warnings = sum(finding.level == "warning" for finding in found)
@@ -88,7 +90,7 @@ async def examine(config_file: Path | None, data_dir: Path | None, *, as_json: b
 
 
 def print_finding(finding: Finding) -> None:
-    click.echo(f"{coloured(*MARKS[finding.level])} {finding.what}: {harmless(finding.text)}")
+    click.echo(f"{coloured(*MARKS[finding.level])} {finding.what}: {harmless(finding.whole)}")
     if finding.remedy is not None:
         click.echo(f"        -> {finding.remedy}")
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from yarl import URL
 
-from gateway.cli.finding import Finding
 from gateway.config.model import Config, FileExporter, OtlpTarget
+from gateway.operate.findings.finding import Finding
 
 CONNECT_S: Final = 10.0
 REACH_REMEDY: Final = "correct its endpoint, and see whether it runs, and a firewall or proxy lies between"

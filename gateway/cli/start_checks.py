@@ -21,7 +21,6 @@ from exporters.registry import build_client, build_otlp
 from gateway.access.errors import PepperMismatch
 from gateway.access.key_files import INBOUND, OF_SERVICE, KeyFiles
 from gateway.access.store import KeyStore
-from gateway.cli.finding import Found, Part
 from gateway.cli.options import without_psycopg
 from gateway.common import unix_socket
 from gateway.common.contract.errors import CannotStart, not_bound
@@ -39,6 +38,7 @@ from gateway.config.model import (
     refuse_shared_totals,
 )
 from gateway.config.values import Address, TcpAddress, UnixAddress
+from gateway.operate.findings.finding import Found, Part
 from gateway.operate.mcp.route import refuse_without_sdk
 from gateway.operate.session import TOKEN_FILES, open_access
 from gateway.pipeline.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE, read_secrets

@@ -6,23 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Literal
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.doctor import SENDERS_TO_LOOK_AT, print_finding
-from gateway.cli.finding import Finding
+from gateway.cli.doctor import print_finding
+from gateway.cli.no_owner import is_without_owner, without_owner
 from gateway.cli.printing import STATE_COLOURS, coloured, costs_text, plain, print_table
-from gateway.cli.requests import SENDERS, STATUS, USAGE, ask
-from gateway.cli.status_findings import is_without_owner, of_senders, of_status, without_owner
+from gateway.cli.requests import DEAD_LETTERS, SENDERS, STATUS, USAGE, Subject, ask
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
+from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
 from gateway.observability.metrics import CellMember, CellStatus
 from gateway.observability.waiting_metrics import edge_parts, waiting_note
-from gateway.operate import senders, spool_files, usage
+from gateway.operate import dead_letters, senders, spool_files, usage
+from gateway.operate.findings.finding import Finding
+from gateway.operate.findings.gather import Query, wrong_with
+from gateway.operate.findings.safe import safe_text
+from gateway.operate.operation import AnyOperation
 from gateway.operate.site.words import age, size
 from spool.data_dir import DATABASE
 from spool.data_lock import held_by
@@ -71,6 +76,11 @@ class Seen:
             if lane["pending"]
         }
 
+    @property
+    def safe(self) -> str | None:
+        """A sentence where something is wrong; None where all is well, or nothing could be read."""
+        return safe_text(self.status) if self.findings and self.status else None
+
     def document(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -81,7 +91,8 @@ class Seen:
             "version": self.status.get("version"),
             "waiting": self.waiting,
             "today": self.today,
-            "findings": [finding._asdict() for finding in self.findings],
+            "safe": self.safe,
+            "findings": [finding.document() for finding in self.findings],
             "edge": self.status.get("edge"),
             "lanes": self.status.get("lanes"),
             "cell": self.status.get("cell"),
@@ -117,8 +128,7 @@ async def look(config: Config) -> Seen:
         return _unanswered(data_dir, owner, error)
     if owner is None:
         return Seen(data_dir, "not_running", None, status, today, [_not_running(status)])
-    found = [*of_status(status), *await _of_senders(config)]
-    found = sorted((each for each in found if each.level != "ok"), key=lambda each: each.level != "fault")
+    found = await wrong_with(status, wall_ms(), partial(_asked, config))
     return Seen(data_dir, _state(found), owner, status, today, found)
 
 
@@ -161,10 +171,15 @@ async def _today(config: Config) -> Mapping[str, Any] | None:
     return None
 
 
-async def _of_senders(config: Config) -> list[Finding]:
-    with suppress(click.ClickException):  # of an older release, which does not know
-        return [*of_senders(await ask(config, SENDERS, senders.LIST, query=SENDERS_TO_LOOK_AT))]
-    return []
+async def _asked(config: Config, operation: AnyOperation, query: Query) -> Mapping[str, Any] | None:
+    """None of an older release, which does not know it."""
+    with suppress(click.ClickException):
+        return await ask(config, SUBJECTS[operation.id], operation, query=query)
+    return None
+
+
+SUBJECTS: Final[Mapping[str, Subject[Any]]] = {senders.LIST.id: SENDERS, dead_letters.LIST.id: DEAD_LETTERS}
+"""By id of the operation."""
 
 
 # ---- the screen
@@ -183,6 +198,8 @@ def show(seen: Seen) -> None:
         click.echo()
     for finding in seen.findings:
         print_finding(finding)
+    if seen.safe is not None:
+        click.echo(f"\n{seen.safe}")
 
 
 def head(seen: Seen) -> Iterator[str]:

@@ -162,3 +162,21 @@ def test_a_viewer_sees_the_figures_and_no_keys(browser: Browser, gateway: Gatewa
     assert [form.get_attribute("action") for form in browser.all("form[method=post]")] == [
         gateway.admin_url + "/logout"
     ]
+
+
+def test_the_verdict_leads_to_the_lines_that_price_a_model(
+    browser: Browser, gateway: GatewayProcess, looks: Looks
+) -> None:
+    browser.log_in(gateway).visit("/")
+    verdict = browser.find("#verdict")
+    assert f"{UNPRICED} has no price; 1 call has no cost." in verdict.text
+    assert "Nothing is lost" in verdict.text
+    browser.press("Price it about prices")
+    browser.fill("Input", "cheap").fill("Output", "2").press("Show the lines to add")
+    assert browser.find("#input-error").text == "a number such as 2.50 is needed"
+    browser.fill("Input", "0.50").press("Show the lines to add")
+    assert browser.find("#snippet-lines").text.split("\n") == [
+        "prices:",
+        f"- {{model: {UNPRICED}, input: '0.50', output: '2'}}",
+    ]
+    assert looks.faults("prices") == []

@@ -7,8 +7,8 @@ from aiohttp import web
 
 from gateway.observability.metrics import LANE_OUTCOMES, Status
 from gateway.observability.waiting_metrics import edge_parts, waiting_note
+from gateway.operate.findings.lanes import adds_up
 from gateway.operate.parts import PARTS
-from gateway.operate.site.verdict import adds_up
 from gateway.operate.site.view import View
 
 MAX_REASONS: Final = 50

@@ -7,6 +7,8 @@ from aiohttp import web
 
 from gateway.observability.metrics import Status
 from gateway.observability.waiting_metrics import waiting_note
+from gateway.operate.findings.finding import Finding
+from gateway.operate.findings.senders import NOTHING_SENT
 from gateway.operate.parts import PARTS
 from gateway.operate.site.usage_answers import Usage, UsageAnswers
 from gateway.operate.site.usage_figures import (
@@ -19,7 +21,7 @@ from gateway.operate.site.usage_figures import (
     table_of,
 )
 from gateway.operate.site.usage_question import RANGES, SHOWN, Question, question_of
-from gateway.operate.site.verdict import faults_of
+from gateway.operate.site.verdict import findings_of, verdict
 from gateway.operate.site.view import View
 from gateway.usage.insights.finding import Insight
 from gateway.usage.sums.figures import NO_USAGE, Breakdown
@@ -40,13 +42,18 @@ class Table(NamedTuple):
 
 
 def overview(
-    status: Status, insights: Sequence[Insight], question: Question, usage: Usage, now_ms: int
+    status: Status,
+    findings: Sequence[Finding],
+    insights: Sequence[Insight],
+    question: Question,
+    usage: Usage,
+    now_ms: int,
 ) -> dict[str, Any]:
-    """The template's context."""
+    """The template's context. Where nothing was received, the page says what to do about that."""
     interval = question.range.interval
     buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
     return {
-        "faults": faults_of(status),
+        **verdict([each for each in findings if each != NOTHING_SENT], status),
         "waiting_note": waiting_note(status),
         "open_insights": len(insights),
         "nothing_received": not status["edge"]["received"] and usage.total == NO_USAGE,
@@ -78,7 +85,7 @@ async def load(request: web.Request) -> dict[str, Any]:
     now_ms = parts.now_ms()
     question = question_of(list(request.query.items()))
     usage = await request.app[ANSWERS].answer(question, now_ms)
-    return overview(parts.status(), await parts.unsettled(), question, usage, now_ms)
+    return overview(parts.status(), await findings_of(request), await parts.unsettled(), question, usage, now_ms)
 
 
 ANSWERS: Final = web.AppKey("answers", UsageAnswers)

@@ -13,6 +13,7 @@ from gateway.operate.site import (
     insights,
     keys,
     overview,
+    prices,
     senders,
     settings,
     views,
@@ -32,10 +33,13 @@ VIEWS: Final[tuple[View, ...]] = (
     *dead_letters.VIEWS,
     *keys.VIEWS,
     settings.VIEW,
+    prices.VIEW,
     *connect.VIEWS,
 )
 ACTIONS: Final[tuple[Action, ...]] = (
     *explore.ACTIONS,
+    *views.ACTIONS,
+    *budgets.ACTIONS,
     *devices.ACTIONS,
     *insights.ACTIONS,
     *dead_letters.ACTIONS,

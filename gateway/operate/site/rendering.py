@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from gateway.common.printable import KEPT, harmless
 from gateway.operate.site import words
@@ -23,6 +24,16 @@ CONTENT_SECURITY_POLICY: Final = (
 def shown(value: object) -> object:
     """What is put into a page for *value*. What is markup already was made of values that were."""
     return harmless(value, KEPT) if type(value) is str else value
+
+
+def marked(text: str) -> Markup:
+    """*text* with what is between backticks as code."""
+    parts = harmless(text, KEPT).split("`")
+    return Markup("").join(code(part) if at % 2 else escape(part) for at, part in enumerate(parts))
+
+
+def code(text: str) -> Markup:
+    return Markup("<code>{}</code>").format(text)
 
 
 TEMPLATES: Final = Environment(
@@ -44,6 +55,7 @@ TEMPLATES.filters.update(
     money=words.money,
     exact=money_text,
     rfc3339=words.rfc3339,
+    marked=marked,
 )
 TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)
 

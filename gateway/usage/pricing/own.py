@@ -82,6 +82,11 @@ class OwnPrices:
     rates: dict[tuple[str | None, str], tuple[Rates, str]] = field(default_factory=dict)
     """(provider or None, lower-case model) -> rates, currency."""
 
+    def names(self, model: str) -> bool:
+        """Whether it has a price or an alias for *model*, of whichever provider."""
+        name = model.lower()
+        return name in self.aliases or any(priced == name for _, priced in self.rates)
+
 
 def parse_price_file(text: str) -> OwnPrices:
     """Raises BadPriceFile with all faults."""

@@ -46,10 +46,14 @@ class Prices:
         """Model -> calls without a price."""
 
     def use(self, own: OwnPrices) -> None:
-        """Use the operator's changed file for records from now on."""
+        """Use the operator's changed file for records from now on. Models that it names are no
+        longer unpriced.
+        """
         self._own = own
         self._known = {}
         self.changes += 1
+        for model in [each for each in self.unpriced if own.names(each)]:
+            del self.unpriced[model]
 
     def silent(self) -> "Prices":
         """The same prices, which count the calls without one by themselves."""

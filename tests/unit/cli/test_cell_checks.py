@@ -17,11 +17,11 @@ import pytest
 from gateway.app.cell.secrets import derive_files, digests
 from gateway.cli.cell_checks import cell_notes, connections_of, database_faults, database_notes, standbys_needed
 from gateway.cli.cell_facts import CellFacts, facts_of
-from gateway.cli.finding import Found
 from gateway.cli.start_checks import StartChecks
 from gateway.common.release import release
 from gateway.config.loader import load_config
 from gateway.config.model import Config
+from gateway.operate.findings.finding import Found
 from gateway.stores.postgres.cell import Itself, PostgresCell
 from gateway.stores.postgres.database import PostgresDatabase
 from tests.support.commands import run_telemetry_gateway

@@ -12,11 +12,13 @@ import pytest
 
 from exporters.cost_service.liveness import LIVENESS_SCOPE
 from gateway.app import Gateway
-from gateway.cli.status_findings import of_lane, of_liveness, of_status, refusal_remedy
 from gateway.common.contract.scopes import ENROLL_SCOPE, EVENT_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE, PING_SCOPE, Fixed
 from gateway.config.model import Upstream, UpstreamKey
 from gateway.config.values import TcpAddress
 from gateway.local_service.service import Service
+from gateway.operate.findings.lanes import of_lane
+from gateway.operate.findings.senders import refusal_remedy
+from gateway.operate.findings.status import of_liveness, of_status
 from gateway.pipeline.delivery.embedded import CONTROL_SCOPES, MADE_BY
 from gateway.pipeline.delivery.lanes import FURTHER_NEEDS, LANE_NEEDS, further_without_scope, lanes_without_scope
 from tests.support.polling import until_true
@@ -76,7 +78,7 @@ async def test_a_scope_that_the_key_lacks_at_the_service_is_named_and_what_to_do
         await until_true(lambda: lane(gateway)["state"] == "held", timeout_s=30, what="the key is refused")
         found = of_lane("usage_events", lane(gateway))
         assert found.level == "fault"
-        assert f"the key 'control' is refused or lacks the scope {EVENT_SCOPE}" in found.text
+        assert f"the key 'control' is refused or lacks the scope {EVENT_SCOPE}" in found.whole
         assert found.remedy is not None
         assert f"given {EVENT_SCOPE} at the service" in found.remedy
         await gateway.lanes.liveness.look()
@@ -108,7 +110,10 @@ ROUTES = {
 def test_a_senders_key_that_was_refused_is_named_with_the_scope_and_the_command(route: str, scopes: list[str]) -> None:
     refused = {"reason": "scope_missing", "route": route, "last_key": "checkout"}
     options = " ".join(f"--scope {scope}" for scope in scopes)
-    assert refusal_remedy(refused) == f"`keys edit {options} checkout`, with the scopes that it has already"
+    assert (
+        refusal_remedy(refused)
+        == f"`telemetry-gateway keys edit {options} checkout`, with the scopes that it has already"
+    )
 
 
 async def test_a_refused_sender_is_a_finding_of_doctor(tmp_path: Path) -> None:
@@ -121,4 +126,7 @@ async def test_a_refused_sender_is_a_finding_of_doctor(tmp_path: Path) -> None:
             assert response.status == 403
         status: Mapping[str, Any] = json.loads(json.dumps(gateway.status()))
     remedies = [finding.remedy for finding in of_status(status)]
-    assert f"`keys edit --scope {INGEST_SCOPE} checkout`, with the scopes that it has already" in remedies
+    assert (
+        f"`telemetry-gateway keys edit --scope {INGEST_SCOPE} checkout`, with the scopes that it has already"
+        in remedies
+    )

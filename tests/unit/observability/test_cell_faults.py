@@ -3,11 +3,11 @@
 import pytest
 
 from gateway.cli.status import cell_text
-from gateway.cli.status_findings import of_cell
 from gateway.observability.cell_faults import cell_faults
 from gateway.observability.metrics import CellMember, CellStatus
+from gateway.operate.findings.status import of_cell
 from gateway.operate.site import delivery
-from gateway.operate.site.verdict import faults_of
+from tests.support.findings import texts_of
 from tests.support.shown import shown, text_of
 from tests.unit.operate.test_admin import figures
 
@@ -60,7 +60,7 @@ def test_nothing_is_wrong_with_a_cell_that_is_well() -> None:
 def test_what_is_wrong_is_in_the_verdict_and_in_the_findings(fields: dict[str, object], text: str) -> None:
     found = cell(**fields)
     status = figures(cell=found, spool={"used_bytes": 0, "max_bytes": 100 * MIB})
-    assert text in faults_of(status)
+    assert f"cell: {text}" in texts_of(status)
     (finding,) = [each for each in of_cell(found, 100 * MIB) if each.level != "ok"]
     assert finding.text == text
     assert finding.remedy

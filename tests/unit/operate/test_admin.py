@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.secret import Secret
-from gateway.cli.status_findings import of_billing
 from gateway.common.lists.conventions import ListRequest, Page, envelope, read_request
 from gateway.common.lists.memory import page_of
 from gateway.config.values import TcpAddress
 from gateway.observability.metrics import NAMES, LaneStatus, Status, StatusCollector, WebFigures, billing_metrics
+from gateway.operate.findings.billing import of_billing
 from gateway.operate.parts import AdminParts
 from gateway.operate.registry import AdminStores
 from gateway.operate.role import Role
@@ -29,11 +29,11 @@ from gateway.operate.session import CODE_LIFE_S, COOKIE, MAX_ENTRIES, SESSION_LI
 from gateway.operate.site import delivery, insights, overview
 from gateway.operate.site.usage_answers import NOTHING
 from gateway.operate.site.usage_question import question_of
-from gateway.operate.site.verdict import faults_of
 from gateway.serve.listen import listen, runner_for
 from gateway.usage.insights.finding import INSIGHT_LIST, Insight
 from gateway.usage.insights.finding import Status as InsightStatus
 from gateway.usage.insights.store import InsightStore
+from tests.support.findings import texts_of, wrong_with
 from tests.support.running_gateway import running_gateway
 from tests.support.shown import shown, text_of
 
@@ -353,7 +353,7 @@ async def test_insights_take_the_token_and_follow_the_list_conventions(
 
 def overview_of(status: Status) -> dict[str, Any]:
     """Without usage."""
-    return overview.overview(status, [], question_of([]), NOTHING, 1_767_607_200_000)
+    return overview.overview(status, wrong_with(status), [], question_of([]), NOTHING, 1_767_607_200_000)
 
 
 def test_the_page_lists_what_to_look_at() -> None:
@@ -389,7 +389,7 @@ def test_the_lane_of_billing_is_on_the_page_and_in_the_metrics_where_it_is_confi
     text = text_of(shown(delivery.VIEW, delivery.delivery(status)))
     assert "conn-1 held billing: HTTP 404: connection_unknown 2026-01-05 10:00:00 UTC 2 1 28" in text
     assert "<h2>Billing</h2>" not in shown(delivery.VIEW, delivery.delivery(figures(billing=None)))
-    assert faults_of(status)[-2:] == ["lane billing is held", "1 day was refused by the billing connection"]
+    assert "lane billing: held, 2 days are due: billing: HTTP 404: connection_unknown" in texts_of(status)
     (days, states) = billing_metrics(status["billing"])
     assert {sample.labels["state"]: sample.value for sample in days.samples} == {"due": 2, "refused": 1, "dropped": 28}
     assert [sample.labels["state"] for sample in states.samples if sample.value] == ["held"]
@@ -407,13 +407,13 @@ async def test_the_lane_of_billing_is_among_those_that_the_log_follows(tmp_path:
     [
         ({}, "fault", "held, 2 days are due: billing: HTTP 404"),
         ({"state": "retrying"}, "warning", "retrying"),
-        ({"state": "ok", "reason": None}, "fault", "1 day is refused"),
+        ({"state": "ok", "reason": None}, "fault", "1 day was refused"),
         ({"state": "ok", "reason": None, "days_refused": 0}, "ok", "ok, 2 days are due"),
     ],
 )
 def test_doctor_states_how_the_lane_of_billing_fares(changes: dict[str, object], level: str, words: str) -> None:
     found = of_billing({**BILLING, **changes})
-    assert (found.level, words in found.text) == (level, True)
+    assert (found.level, words in found.whole) == (level, True)
 
 
 def test_a_lane_whose_bytes_are_not_counted_has_unknown_ones() -> None:
@@ -425,17 +425,23 @@ def test_a_lane_whose_bytes_are_not_counted_has_unknown_ones() -> None:
 
 
 def test_the_overview_states_that_all_is_well() -> None:
-    assert "Every item is accounted for" in text_of(shown(overview.VIEW, overview_of(figures())))
+    assert "Every item is accounted for" in text_of(shown(overview.VIEW, overview_of(figures(unpriced={}))))
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (figures(edge={**figures()["edge"], "kept": 8}), "the counts at the edge do not add up"),
-        (figures(lanes={"a": lane(delivered=5)}), "the counts of lane a do not add up"),
-        (figures(lanes={"a": lane(state="held", reason="401 from the upstream")}), "lane a is held"),
-        (figures(lanes={"a": lane(state="off")}), "lane a is off, with 3 records waiting"),
-        (figures(lanes={"a": lane(delivered=3, dead_lettered=1)}), "1 record was refused"),
+        (figures(edge={**figures()["edge"], "kept": 8}), "what was received is not accounted for"),
+        (figures(lanes={"a": lane(delivered=5)}), "Lane a : its counts do not add up."),
+        (
+            figures(lanes={"a": lane(state="held", reason="401 from the upstream")}),
+            "Lane a : held, 3 records wait. 401 from the upstream.",
+        ),
+        (figures(lanes={"a": lane(state="off")}), "Lane a : off, 3 records wait."),
+        (
+            figures(dead_letters=[{"lane": "a", "reason": "bad", "records": 1}]),
+            "1 record was refused by the upstream of lane a (bad).",
+        ),
     ],
 )
 def test_the_page_says_first_what_is_wrong(status: Status, words: str) -> None:
@@ -454,7 +460,7 @@ def test_everything_on_the_page_is_escaped() -> None:
         shown(delivery.VIEW, delivery.delivery(status)),
         shown(insights.VIEW, insights.insights(answer_of([insight(evil, "new")]))),
     ]
-    assert [text.count("&lt;img src=x") for text in pages] == [2, 3, 1]
+    assert [text.count("&lt;img src=x") for text in pages] == [3, 3, 1]
     assert not [text for text in pages if "<img src=x" in text]
     assert not [text for text in pages if set("\x1b\u202e\u2066\x9b") & set(text)]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.status_findings import MAX_REFUSALS, of_edges
 from gateway.common.lists.conventions import Page, envelope, read_request
 from gateway.fleet.devices.operated import DEVICE_LIST
 from gateway.operate.devices import DeviceJson
 from gateway.operate.edges import BEHIND_S, QUERY, edges_in
+from gateway.operate.findings.senders import MAX_REFUSALS, of_edges
 from gateway.operate.site.devices import VIEW, devices
 from tests.support.shown import shown, text_of
 

@@ -41,7 +41,7 @@ def breakdown(groups: Sequence[tuple[Name, UsageSums]], count: int = 0, rest: Us
 
 def text(total: UsageSums, by: Breakdown | None = None, question: Question = WEEK, **status: object) -> str:
     asked = Usage(total, [Bucket(NOW_MS - HOUR_MS, total)], {} if by is None else {"model": by}, NOW_MS - 5000)
-    return text_of(shown(overview.VIEW, overview.overview(figures(**status), [], question, asked, NOW_MS)))
+    return text_of(shown(overview.VIEW, overview.overview(figures(**status), [], [], question, asked, NOW_MS)))
 
 
 def test_every_currency_is_a_figure_of_its_own() -> None:
@@ -89,7 +89,9 @@ def test_shares_and_the_time_of_the_figures_are_stated() -> None:
 
 def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
     by = breakdown([("m-1", sums()), (Absent.UNKNOWN, sums(costs={}))], 70, sums(7, costs={"USD": Decimal("0.5")}))
-    html = shown(overview.VIEW, overview.overview(figures(), [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS))
+    html = shown(
+        overview.VIEW, overview.overview(figures(), [], [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS)
+    )
     path = "/usage?range=last_7_days&amp;time_zone=UTC&amp;compare=previous&amp;group_by=model"
     assert f'href="{path}">All 70<' in html
     assert 'href="/?range=7d&amp;model=m-1">m-1</a>' in html
@@ -115,7 +117,7 @@ def test_names_are_escaped_also_in_links() -> None:
     evil = "<img src=x onerror=alert(1)>\"'&=#?"
     usage_of = Usage(sums(costs={evil[:16]: Decimal(1)}), [], {"model": breakdown([(evil, sums())])}, None)
     question = Question(DEFAULT, (Filter("team", evil),))
-    html = shown(overview.VIEW, overview.overview(figures(), [], question, usage_of, NOW_MS))
+    html = shown(overview.VIEW, overview.overview(figures(), [], [], question, usage_of, NOW_MS))
     assert "<img src=x" not in html
     (path,) = re.findall(r'href="(/\?[^"]*model=[^"]*)"', html)
     assert path.startswith(
@@ -126,7 +128,7 @@ def test_names_are_escaped_also_in_links() -> None:
 def test_a_hundred_thousand_currencies_do_not_fill_the_page() -> None:
     costs = {f"X{n:05}": Decimal(n + 1) for n in range(100_000)}
     usage_of = Usage(sums(costs=costs), [Bucket(NOW_MS, sums(costs=costs))], {}, None)
-    html = shown(overview.VIEW, overview.overview(figures(), [], WEEK, usage_of, NOW_MS))
+    html = shown(overview.VIEW, overview.overview(figures(), [], [], WEEK, usage_of, NOW_MS))
     assert len(html) < 40_000
     assert "99,994 more currencies" in html
 
@@ -204,7 +206,7 @@ def test_a_share_that_is_not_0_is_not_written_as_0(part: int, whole: int, writte
 
 def test_a_viewer_sees_the_overview_and_no_more_views_than_it_may() -> None:
     html = shown(
-        overview.VIEW, overview.overview(figures(), [], WEEK, Usage(sums(), [], {}, None), NOW_MS), Role.VIEWER
+        overview.VIEW, overview.overview(figures(), [], [], WEEK, Usage(sums(), [], {}, None), NOW_MS), Role.VIEWER
     )
     assert ">Viewer<" in html
     assert 'action="/logout"' in html
@@ -214,8 +216,8 @@ def test_every_link_of_the_overview_leads_to_a_view() -> None:
     by = breakdown([("m-1", sums())], 70)
     edge = dict.fromkeys(figures()["edge"], 0)
     contexts = [
-        overview.overview(figures(), [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS),
-        overview.overview(figures(edge=edge), [], WEEK, Usage(NOTHING, [], {}, None), NOW_MS),
+        overview.overview(figures(), [], [], WEEK, Usage(sums(), [], {"model": by}, None), NOW_MS),
+        overview.overview(figures(edge=edge), [], [], WEEK, Usage(NOTHING, [], {}, None), NOW_MS),
     ]
     paths = {view.path for view in VIEWS}
     for context in contexts:

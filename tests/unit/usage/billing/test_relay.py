@@ -16,7 +16,6 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from gateway.cli.status_findings import of_status
 from gateway.common.contract.scopes import (
     DROP_SCOPE,
     INGEST_SCOPE,
@@ -30,11 +29,11 @@ from gateway.config.values import TcpAddress
 from gateway.local_service.misbehave import Misbehave
 from gateway.observability.metrics import relay_metric
 from gateway.operate.site import delivery
-from gateway.operate.site.verdict import faults_of
 from gateway.stores.sql.billing import relayed
 from gateway.usage.billing import relay
 from tests.support.billing_lane import CONNECTION, homes_in, lane_to
 from tests.support.commands import run_telemetry_gateway
+from tests.support.findings import texts_of, wrong_with
 from tests.support.running_gateway import running_gateway
 from tests.support.shown import shown as shown_page
 from tests.support.shown import text_of
@@ -215,8 +214,10 @@ async def test_drops_are_held_while_no_key_grants_them_and_status_and_doctor_sta
         await sender.drop(body(at(1)))
         await until(lambda: held(sender))
         assert shown(sender)["waiting"] == 1
-        (finding,) = [each for each in of_status(sender.gateway.status()) if each.what.startswith("billing connection")]
-        assert (finding.level, DROP_SCOPE in finding.text) == ("fault", True)
+        (finding,) = [
+            each for each in wrong_with(sender.gateway.status()) if each.what.startswith("billing connection")
+        ]
+        assert (finding.level, DROP_SCOPE in finding.whole) == ("fault", True)
         assert finding.remedy == f"add a key with {DROP_SCOPE} under upstream.keys, and restart"
     async with sending(tmp_path, upstream=upstream_of(far.port, far.secret)) as sender:
         await until(lambda: sender.all_are("delivered"))
@@ -293,7 +294,7 @@ async def test_a_drop_that_the_upstream_refuses_is_kept_and_goes_again_when_an_o
         await until(lambda: sender.all_are("refused"))
         assert await sender.states() == [("refused", "bad_row: data[0]")] * 2
         await until(lambda: refused_are(sender, 2))
-        findings = [each for each in of_status(sender.gateway.status()) if each.what.startswith("billing connection")]
+        findings = [each for each in wrong_with(sender.gateway.status()) if each.what.startswith("billing connection")]
         assert [each.level for each in findings] == ["fault"]
         upstream.respond = lambda seen: Reply(200)
         assert await sender.gateway.relay.retry(first["drop_id"])
@@ -310,7 +311,7 @@ async def test_what_waits_or_was_refused_is_on_the_page_in_the_verdict_and_in_th
         status = sender.gateway.status()
         page = text_of(shown_page(delivery.VIEW, delivery.delivery(status)))
         assert f"{CONNECTION} ok 0 0 1" in page
-        assert f"1 drop was refused by billing connection {CONNECTION}" in faults_of(status)
+        assert f"billing connection {CONNECTION}: 1 drop of senders was refused" in texts_of(status)
         samples = {each.labels["state"]: each.value for each in relay_metric(status["billing_relay"]).samples}
         assert samples == {"waiting": 0, "refused": 1}
         assert sender.gateway.status.logged_lanes()[f"billing_relay {CONNECTION}"]["state"] == "ok"

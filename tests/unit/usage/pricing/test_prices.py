@@ -222,3 +222,11 @@ def test_names_that_are_asked_for_once_are_not_remembered_by_the_price_list() ->
     finally:
         tracemalloc.stop()
     assert after_bytes - before_bytes < 400 * 50
+
+
+def test_a_model_that_the_file_names_now_is_unpriced_no_more() -> None:
+    prices = Prices()
+    for model in ("House-LLM", "other-name", "still-unknown"):
+        prices.note_unpriced(model, 3)
+    prices.use(parse_price_file('aliases: {other-name: gpt-4o}\nprices: [{model: house-llm, input: "1", output: "2"}]'))
+    assert prices.unpriced == {"still-unknown": 3}
