@@ -49,3 +49,53 @@ def test_a_view_is_chosen_on_the_page_of_usage(browser: Browser, looks: Looks, g
     browser.press("Views")
     assert len(browser.all("tbody tr")) == 1
     assert looks.faults("views") == []
+
+
+def test_a_budget_is_set_changed_and_deleted_where_one_stands(
+    browser: Browser, looks: Looks, gateway: GatewayProcess
+) -> None:
+    browser.log_in(gateway).visit("/budgets/new?team=search&unknown=project")
+    assert browser.field("Name").get_attribute("value") == "search · unknown project"
+    assert "In the last 30 days such calls cost USD" in browser.text
+    assert looks.faults("budget new") == []
+    browser.show_as("light", 1280)
+    browser.fill("Amount", "1,000").press("Set the budget")
+    assert 'a decimal number above 0 as text such as "1000"' in browser.find("#amount-error").text
+    assert browser.was_answered(400)
+    browser.fill("Amount", "1000").fill("Alert when this share is spent, %", "75, 90 %").press("Set the budget")
+    assert "The budget “search · unknown project” is set." in browser.text
+    assert "75 % actual, 90 % actual, 100 % forecast" in browser.text
+    assert "search" in browser.find("dl.pairs").text
+    browser.press_here("Change this budget")
+    assert looks.faults("budget change") == []
+    browser.show_as("light", 1280)
+    browser.field("Project: unknown").click()
+    browser.fill("Amount", "12.5").fill("Name to add", "support").press("Save")
+    facts = browser.find("dl.pairs").text
+    assert "of 12.5 USD" in facts
+    assert "search, support" in facts
+    assert "Project" not in facts
+    browser.press_here("Delete this budget").press("Delete the budget")
+    assert "The budget is deleted." in browser.text
+    assert not browser.has_button("search · unknown project")
+
+
+def test_a_view_is_renamed_and_deleted(browser: Browser, looks: Looks, gateway: GatewayProcess) -> None:
+    browser.log_in(gateway).visit("/usage").press_here("Save as a view").fill("Name of the view", "Mine").press("Save")
+    browser.press("Views").press("Mine").press_here("Rename or delete this view")
+    assert looks.faults("view change") == []
+    browser.show_as("light", 1280)
+    browser.fill("Name", "Ours").press("Rename")
+    assert browser.find("h1").text == "Ours"
+    browser.press_here("Rename or delete this view").press("Delete the view")
+    assert "The view is deleted." in browser.text
+    assert not browser.has_button("Ours")
+
+
+def test_a_viewer_changes_no_budget_and_no_view(browser: Browser, gateway: GatewayProcess) -> None:
+    browser.log_in_as_viewer(gateway).press("Budgets")
+    assert not browser.has_button("New budget")
+    browser.press("Room")
+    assert [form.get_attribute("action") for form in browser.all("form[method=post]")] == [
+        gateway.admin_url + "/logout"
+    ]

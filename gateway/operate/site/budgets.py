@@ -1,4 +1,4 @@
-"""Budgets: the list with what is spent of each, and each one with its filter and alerts."""
+"""Budgets: the list with what is spent of each, a new one, and each with its filter and alerts."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -7,16 +7,30 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.operate import budgets as operations
-from gateway.operate.parts import STORES
+from gateway.operate.parts import PARTS, STORES
+from gateway.operate.role import Role
+from gateway.operate.site import budget_form, filter_form
+from gateway.operate.site.explore_asked import asked_of
 from gateway.operate.site.listing import listing
-from gateway.operate.site.operating import ask
-from gateway.operate.site.usage_question import filter_texts
-from gateway.operate.site.view import View
+from gateway.operate.site.operating import ask, change
+from gateway.operate.site.usage_figures import Cost, cost_of
+from gateway.operate.site.usage_question import SHOWN, filter_texts
+from gateway.operate.site.view import Action, View, posted, see
+from gateway.usage.budgets.budget import PERIODS
+from gateway.usage.sums.names import Absent
+from gateway.usage.sums.saved_filter import kept_filter, where_of
+from gateway.usage.sums.timespan import TimeRange
 
 LIST: Final = "/budgets"
+NEW: Final = LIST + "/new"
 ONE: Final = LIST + "/{budget_id}"
 WIDTH: Final = 100
 """Of a bar: 1 % each."""
+LOOKED_AT_DAYS: Final = 30
+FORM_CHOICES: Final[Mapping[str, Any]] = {
+    "periods": PERIODS, "webhooks": (), "dimensions": SHOWN, "boxes": filter_form.boxes,
+}  # fmt: skip
+CURRENCY: Final = "USD"
 
 
 async def load(request: web.Request) -> dict[str, Any]:
@@ -29,14 +43,48 @@ def budgets(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"list": listing(LIST, {**answer, "budgets": rows}, shown=("period",))}
 
 
+async def load_new(request: web.Request) -> dict[str, Any]:
+    """For the calls that the filters in the query keep. Raises BadPayload, DatabaseUnavailable."""
+    kept = filter_asked(request)
+    cost = await cost_of_late(request, kept)
+    currency = cost.amounts[0].currency if cost.amounts else CURRENCY
+    return {**choices(request), "values": budget_form.values_of_new(kept, currency), "cost": cost}
+
+
+def filter_asked(request: web.Request) -> filter_form.Names:
+    kept: dict[Any, list[str | None]] = {}
+    for each in asked_of(list(request.query.items())).filters:
+        kept.setdefault(each.dimension, []).append(None if isinstance(each.name, Absent) else each.name)
+    return kept
+
+
+async def cost_of_late(request: web.Request, kept: filter_form.Names) -> Cost:
+    """What such calls cost in the last days; nothing where nothing is counted."""
+    queries = request.app[STORES].usage
+    if queries is None:
+        return Cost((), 0)
+    within = TimeRange.last_days(LOOKED_AT_DAYS, request.app[PARTS].now_ms())
+    where = where_of(kept_filter({name: list(names) for name, names in kept.items()}))
+    return cost_of(await queries.totals(within, where=where))
+
+
 async def load_one(request: web.Request) -> dict[str, Any]:
-    return budget((await ask(request, operations.SHOW, request.app[STORES].budgets, query=()))["budget"])
+    found = (await ask(request, operations.SHOW, request.app[STORES].budgets, query=()))["budget"]
+    return {**budget(found), **choices(request)}
 
 
 def budget(found: Mapping[str, Any]) -> dict[str, Any]:
     """The template's context of one budget."""
     state, filters = found["state"], filter_texts(found["filter"])
-    return {"budget": found, "bar": bar_of(state), "money": money_of(state), "filters": filters}
+    values = budget_form.values_of(found)
+    facts = {"budget": found, "bar": bar_of(state), "money": money_of(state), "filters": filters}
+    return {**facts, **FORM_CHOICES, "values": values}
+
+
+def choices(request: web.Request) -> Mapping[str, Any]:
+    """What the form offers, with the webhooks of the configuration."""
+    running = request.app[PARTS].running
+    return FORM_CHOICES if running is None else {**FORM_CHOICES, "webhooks": tuple(running().config.budgets.webhooks)}
 
 
 def money_of(state: Mapping[str, Any]) -> dict[str, Decimal | None]:
@@ -55,6 +103,43 @@ def bar_of(state: Mapping[str, Any]) -> dict[str, Any]:
     return {"spent": spent, "ahead": max(0, ahead - spent), "mark": mark, "percent": percent}
 
 
+async def create(request: web.Request) -> web.Response:
+    made = await changed(request, operations.CREATE)
+    return see(request, path_of(made["id"]), f"The budget “{made['name']}” is set.")
+
+
+async def edit(request: web.Request) -> web.Response:
+    made = await changed(request, operations.CHANGE)
+    return see(request, path_of(made["id"]), f"The budget “{made['name']}” is changed.")
+
+
+async def changed(request: web.Request, operation: Any) -> Mapping[str, Any]:
+    """The budget after *operation* with the fields of the form. Raises FormFault, BadPayload."""
+    typed = budget_form.typed_of(posted(request))
+    body = budget_form.body_of(typed)
+    answer = await change(request, operation, request.app[STORES].budgets, body, typed, budget_form.NAMES)
+    found: Mapping[str, Any] = answer["budget"]
+    return found
+
+
+async def delete(request: web.Request) -> web.Response:
+    await change(request, operations.DELETE, request.app[STORES].budgets, {})
+    return see(request, LIST, "The budget is deleted.")
+
+
+def path_of(budget_id: str) -> str:
+    return ONE.format(budget_id=budget_id)
+
+
 VIEW: Final = View(path=LIST, title="Budgets", template="budgets.html", load=load)
+FORM: Final = View(
+    path=NEW, title="New budget", template="budget_new.html", load=load_new, role=Role.OPERATOR, in_navigation=False,
+    is_live=False, below=LIST,
+)  # fmt: skip
 DETAIL: Final = View(path=ONE, title="Budget", template="budget.html", load=load_one, in_navigation=False, below=LIST)
-VIEWS: Final = (VIEW, DETAIL)
+VIEWS: Final = (VIEW, FORM, DETAIL)
+ACTIONS: Final = (
+    Action(path=LIST, title="Set a budget", handler=create, view=FORM),
+    Action(path=ONE, title="Change a budget", handler=edit, view=DETAIL),
+    Action(path=ONE + "/delete", title="Delete a budget", handler=delete, view=DETAIL),
+)

@@ -42,16 +42,22 @@ async def change(
     fields: Mapping[str, Any],
     typed: Mapping[str, str] | None = None,
     names: Mapping[str, str] | None = None,
+    path: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The answer of an *operation* that changes something, with *fields* as its body.
 
     Raises FormFault for what the person can correct; the form then holds *typed* again. *names*:
-    name in the body -> in the form, where they differ.
+    name in the body -> in the form, where they differ. *path*: parameters of the operation's path,
+    where they are not those of the request's.
     """
     try:
         return dict(
             await perform(
-                operation, present(store), path=request.match_info, fields=fields, by=request.get(BY, OPERATOR)
+                operation,
+                present(store),
+                path=request.match_info if path is None else path,
+                fields=fields,
+                by=request.get(BY, OPERATOR),
             )
             or {}
         )

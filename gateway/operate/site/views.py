@@ -11,10 +11,10 @@ from gateway.operate.parts import STORES
 from gateway.operate.site.explore_asked import Asked, asked_of
 from gateway.operate.site.explore_texts import period_text
 from gateway.operate.site.listing import listing
-from gateway.operate.site.operating import ask, present
+from gateway.operate.site.operating import ask, change, present
 from gateway.operate.site.usage_figures import Row, cost_of
 from gateway.operate.site.usage_question import SHOWN, filter_texts
-from gateway.operate.site.view import View
+from gateway.operate.site.view import Action, View, form_fields, see
 from gateway.operate.site.words import words
 from gateway.usage.sums.answer_json import time_text
 from gateway.usage.sums.answering import Line, answered
@@ -113,6 +113,19 @@ def names_of(names: Sequence[Name]) -> tuple[str, ...]:
     return tuple(each if isinstance(each, str) else f"({each.value})" for each in names)
 
 
+async def rename(request: web.Request) -> web.Response:
+    """Raises FormFault."""
+    fields = form_fields(request)
+    body = {"name": fields.get("name", "")}
+    await change(request, operations.CHANGE, request.app[STORES].views, body, typed=body)
+    return see(request, path_of(request.match_info["view_id"]), "The view is renamed.")
+
+
+async def delete(request: web.Request) -> web.Response:
+    await change(request, operations.DELETE, request.app[STORES].views, {})
+    return see(request, LIST, "The view is deleted.")
+
+
 def path_of(view_id: str) -> str:
     return ONE.format(view_id=view_id)
 
@@ -120,3 +133,7 @@ def path_of(view_id: str) -> str:
 VIEW: Final = View(path=LIST, title="Views", template="views.html", load=load, in_navigation=False, below="/usage")
 DETAIL: Final = View(path=ONE, title="View", template="view.html", load=load_one, in_navigation=False, below="/usage")
 VIEWS: Final = (VIEW, DETAIL)
+ACTIONS: Final = (
+    Action(path=ONE, title="Rename a view", handler=rename, view=DETAIL),
+    Action(path=ONE + "/delete", title="Delete a view", handler=delete, view=DETAIL),
+)
