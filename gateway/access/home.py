@@ -1,9 +1,11 @@
 """Where keys are kept, as the key store uses it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gateway.access.record import KeyRecord, Which
+from gateway.common.contract.reach import Reach
 from gateway.common.storage.home import Home
 
 
@@ -12,15 +14,36 @@ class KeptKey(NamedTuple):
     secret_hash: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ViewerToken:
+    """One of several tokens that view the page and read the API, without its secret."""
+
+    token_id: str
+    name: str
+    reach: Reach
+    """What it sees."""
+    display: str
+    """`<prefix>_<id>_…last4`."""
+    created_by: str
+    created_at_ms: int
+
+
+class KeptViewer(NamedTuple):
+    token: ViewerToken
+    secret_hash: bytes
+
+
 class KeysNow(NamedTuple):
-    """Keys as of one moment."""
+    """Keys and viewers' tokens as of one moment."""
 
     generation: int
-    """Another one after each change of a key; a time of access is none."""
+    """Another one after each change of a key or token; a time of access is none."""
     created: int
     """Keys ever created, deleted ones too."""
     keys: Sequence[KeptKey] | None
     """None where the generation is the one that was known."""
+    viewers: Sequence[KeptViewer] | None
+    """The same."""
 
 
 class KeyRows(Protocol):
@@ -50,6 +73,15 @@ class KeyRows(Protocol):
 
     def delete(self, key_id: str) -> None: ...
 
+    def viewers(self) -> list[KeptViewer]:
+        """By name."""
+
+    def insert_viewer(self, kept: KeptViewer, *, most: int) -> None:
+        """Raises NameTaken, and InvalidKey where *most* are kept already."""
+
+    def delete_viewer(self, token_id: str) -> None:
+        """Raises NoSuchKey."""
+
 
 class KeyHome(Home[KeyRows], Protocol):
     """What a commit changes is what this home's `now` has when it returns, and what the `now` of
@@ -74,6 +106,17 @@ def no_such_key(which: Which) -> str:
 
 def name_taken(name: str) -> str:
     return f"name: a key named {name!r} exists"
+
+
+def viewer_name_taken(name: str) -> str:
+    return f"name: a viewer token named {name!r} exists"
+
+
+def too_many_viewers(most: int) -> str:
+    return f"viewer tokens: {most} are kept already; revoke some first"
+
+
+NO_SUCH_VIEWER = "no viewer token has this id"
 
 
 LEGACY_EXISTS = "there is a key from before there were several already; delete it first"

@@ -8,8 +8,9 @@ from unicodedata import normalize
 from gateway.access.errors import InvalidKey
 from gateway.access.faults import Faults
 from gateway.access.labels import NO_LABELS, Labels, valid_labels
-from gateway.access.limits import NO_LIMITS, KeyLimits, RateLimits, valid_limits
+from gateway.access.limits import NO_LIMITS, KeyLimits, RateLimits, limits_json, valid_limits, valid_reach
 from gateway.common.contract.json_types import Count, Time
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.contract.scopes import Fixed, Grant, Managed, faults, granted
 from spool.clock import rfc3339_ms
 
@@ -86,6 +87,8 @@ class KeyRecord:
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     """Stamped on what is sent under the key."""
     limits: RateLimits = NO_LIMITS
+    reach: Reach = EVERYTHING
+    """What it sees, where it may read."""
     is_legacy: bool = False
     """Its secret is not of our form: it was in use before there were several keys."""
     counted_by_name: str | None = None
@@ -118,7 +121,7 @@ class KeyRecord:
             "description": self.description,
             **grant_as_json(self.grant),
             "labels": dict(self.labels),
-            "limits": self.limits.as_json(),
+            "limits": limits_json(self.limits, self.reach),
             "status": self.status,
             "display": self.display,
             "created_by": self.created_by,
@@ -146,9 +149,17 @@ def edited(
     grant: Grant | None = None,
     labels: Mapping[str, str] | None = None,
     limits: RateLimits | None = None,
+    reach: Reach | None = None,
 ) -> KeyRecord:
     """*key* with what is given; None leaves as it is."""
-    given = {"name": name, "description": description, "grant": grant, "labels": labels, "limits": limits}
+    given = {
+        "name": name,
+        "description": description,
+        "grant": grant,
+        "labels": labels,
+        "limits": limits,
+        "reach": reach,
+    }
     return replace(key, **{field: value for field, value in given.items() if value is not None})  # type: ignore[arg-type]  # each is its field's type
 
 
@@ -162,6 +173,7 @@ def valid_key(key: KeyRecord) -> KeyRecord:
         grant=faults.checked(valid_grant, key.grant, key.grant),
         labels=faults.checked(valid_labels, key.labels, NO_LABELS),
         limits=faults.checked(valid_limits, key.limits, NO_LIMITS),
+        reach=faults.checked(valid_reach, key.reach, EVERYTHING),
     )
     if valid.name == LEGACY_NAME and not key.is_legacy:
         faults.found.append(f"name: {LEGACY_NAME!r} is kept for the one key from before there were several")

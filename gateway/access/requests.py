@@ -30,6 +30,15 @@ from gateway.access.record import (
     valid_person,
 )
 from gateway.common.body import Body, FieldFault, RefusedValue
+from gateway.common.contract.reach import (
+    MAX_NAME_CHARS,
+    MAX_NAMES,
+    NAMED,
+    Reach,
+    is_limiting,
+    reach_faults,
+    reach_of,
+)
 from gateway.common.contract.scopes import Fixed, Grant, Managed, scope_name, use_case_name
 
 T = TypeVar("T")
@@ -65,11 +74,34 @@ def _labels(given: Mapping[str, str | None]) -> Mapping[str, str | None]:
 
 
 def _limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    names = NO_LIMITS.as_json().keys()
-    if given.keys() - names:
-        raise InvalidKey(f"limits: an object of {' and '.join(names)} is needed")
-    valid_limits(replace(NO_LIMITS, **given))
+    """Of what it may send and of what it sees. Raises InvalidKey with every fault."""
+    if not all(name in _RATES or is_limiting(name) for name in given):
+        raise InvalidKey(f"limits: an object of {_LIMIT_NAMES} is needed")
+    beyond = {name: names for name, names in given.items() if name not in _RATES and names is not None}
+    faults = reach_faults(beyond, "limits")
+    try:
+        valid_limits(replace(NO_LIMITS, **_rates(given)))
+    except InvalidKey as error:
+        faults.append(str(error))
+    if faults:
+        raise InvalidKey("; ".join(faults))
     return given
+
+
+def _seen(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not all(map(is_limiting, given)):
+        raise InvalidKey(f"limits: an object of {' and '.join(NAMED)} is needed")
+    if faults := reach_faults(given, "limits"):
+        raise InvalidKey("; ".join(faults))
+    return given
+
+
+def _rates(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in _RATES}
+
+
+_RATES = tuple(NO_LIMITS.as_json())
+_LIMIT_NAMES = f"{', '.join((*_RATES, *NAMED[:-1]))} and {NAMED[-1]}"
 
 
 _TEXT = "a text"
@@ -77,10 +109,17 @@ _NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
 _LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
 _LABELS = {"type": ["object", "null"], "maxProperties": MAX_LABELS, "additionalProperties": _LABEL}
 _LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
+_SEEN = {
+    "type": ["array", "null"],
+    "minItems": 1,
+    "maxItems": MAX_NAMES,
+    "items": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS},
+    "description": "It sees the calls of these alone. Null for no limit.",
+}
 _LIMITS = {
     "type": ["object", "null"],
     "additionalProperties": False,
-    "properties": dict.fromkeys(NO_LIMITS.as_json(), _LIMIT),
+    "properties": {**dict.fromkeys(_RATES, _LIMIT), **dict.fromkeys(NAMED, _SEEN)},
 }
 
 Name = Annotated[
@@ -104,8 +143,17 @@ LimitChanges = Annotated[
     dict[str, Any] | None,
     _by(_limits),
     WithJsonSchema(_LIMITS),
-    Field(description=f"an object of {' and '.join(NO_LIMITS.as_json())}"),
+    Field(description=f"an object of {_LIMIT_NAMES}"),
 ]
+SeenLimits = Annotated[
+    dict[str, list[str]] | None,
+    _by(_seen),
+    WithJsonSchema(
+        {"type": ["object", "null"], "additionalProperties": False, "properties": dict.fromkeys(NAMED, _SEEN)}
+    ),
+    Field(description=f"an object of {' and '.join(NAMED)}, each a list of names,"),
+]
+"""What a viewer's token sees; null for everything."""
 Person = Annotated[str | None, _by(valid_person), Field(description="an e-mail or a name of who asks, as text,")]
 
 
@@ -161,7 +209,12 @@ class KeyFields(KeyBody):
         return valid_labels({name: value for name, value in merged.items() if value is not None})
 
     def limits_on(self, had: RateLimits) -> RateLimits:
-        return replace(had, **(self.limits or {}))
+        return replace(had, **_rates(self.limits or {}))
+
+    def reach_on(self, had: Reach) -> Reach:
+        given = {name: names for name, names in (self.limits or {}).items() if name not in _RATES}
+        merged = {**dict(had), **given}
+        return reach_of({name: names for name, names in merged.items() if names is not None})
 
 
 class NewKey(KeyFields):
@@ -246,6 +299,7 @@ class KeyChange(KeyFields):
             grant=self.grant,
             labels=self.labels_on(key.labels),
             limits=self.limits_on(key.limits),
+            reach=self.reach_on(key.reach),
         )
 
 

@@ -17,10 +17,22 @@ from typing import NamedTuple, Self
 from exporters.secret import Secret
 from gateway.access.errors import InvalidKey, NotConfirmed
 from gateway.access.home import KeptKey, KeyHome, KeyRows
-from gateway.access.key import RandomBytes, display_form, keyed_hash, legacy_fault, matches, mint, new_id, parse
+from gateway.access.key import (
+    SERVICE_PREFIX,
+    RandomBytes,
+    display_form,
+    keyed_hash,
+    legacy_fault,
+    matches,
+    mint,
+    new_id,
+    parse,
+)
 from gateway.access.labels import NO_LABELS
 from gateway.access.limits import NO_LIMITS, RateLimits
 from gateway.access.record import LEGACY_NAME, KeyRecord, Status, Which, edited, one_form, valid_key
+from gateway.access.viewers import ViewerTokens
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.contract.scopes import Grant
 from gateway.common.storage.errors import DatabaseUnavailable
 
@@ -78,13 +90,16 @@ class KeyStore:
         description: str = "",
         labels: Mapping[str, str] = NO_LABELS,
         limits: RateLimits = NO_LIMITS,
+        reach: Reach = EVERYTHING,
     ) -> Created:
         """A new, enabled key. *by*: e-mail of the operator who creates it. Raises InvalidKey,
         NameTaken.
         """
         key_id, secret = mint(self._prefix, self._random_bytes)
         key = self._fresh(key_id, display_form(secret), name, grant, by)
-        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+        return await self._insert(
+            replace(key, description=description, labels=labels, limits=limits, reach=reach), secret
+        )
 
     async def adopt(
         self,
@@ -95,6 +110,7 @@ class KeyStore:
         description: str = "",
         labels: Mapping[str, str] = NO_LABELS,
         limits: RateLimits = NO_LIMITS,
+        reach: Reach = EVERYTHING,
     ) -> Created:
         """Import the single key that was in use before there were several, so that its senders need
         not change.
@@ -105,7 +121,9 @@ class KeyStore:
         self._hash_of_legacy(secret)
         key_id = new_id(self._random_bytes)
         key = replace(self._fresh(key_id, f"legacy_{key_id}", LEGACY_NAME, grant, by), is_legacy=True)
-        return await self._insert(replace(key, description=description, labels=labels, limits=limits), secret)
+        return await self._insert(
+            replace(key, description=description, labels=labels, limits=limits, reach=reach), secret
+        )
 
     async def replace_legacy(self, secret: Secret, grant: Grant, *, by: str) -> KeyRecord | None:
         """Give the imported key this secret and grant; None where none was imported.
@@ -137,6 +155,7 @@ class KeyStore:
         description: str = "",
         labels: Mapping[str, str] = NO_LABELS,
         limits: RateLimits = NO_LIMITS,
+        reach: Reach = EVERYTHING,
     ) -> KeyRecord:
         """The key that another gateway made with this secret, under the same id, so that several
         gateways know one key. One that is here already gets the given fields and keeps its status.
@@ -155,8 +174,10 @@ class KeyStore:
             if found is not None and found.secret_hash != secret_hash:
                 raise InvalidKey("secret: another key has its id here")
             before = fresh if found is None else found.key
-            key = replace(before, name=name, grant=grant, description=description, labels=labels, limits=limits)
-            key = valid_key(key)
+            key = replace(
+                before, name=name, grant=grant, description=description, labels=labels, limits=limits, reach=reach
+            )
+            key = self._valid(key)
             if found is None:
                 kept.insert(key, secret_hash)
             elif key != found.key:
@@ -176,14 +197,16 @@ class KeyStore:
         grant: Grant | None = None,
         labels: Mapping[str, str] | None = None,
         limits: RateLimits | None = None,
+        reach: Reach | None = None,
     ) -> KeyRecord:
         """Change the given fields. Raises NoSuchKey, InvalidKey, NameTaken."""
-        change = partial(edited, name=new_name, description=description, grant=grant, labels=labels, limits=limits)
+        given = {"name": new_name, "description": description, "grant": grant, "labels": labels, "limits": limits}
+        change = partial(edited, **given, reach=reach)  # type: ignore[arg-type]  # each is its field's type
         return await self.revise(which, change, by=by)
 
     async def revise(self, which: Which, change: Callable[[KeyRecord], KeyRecord], *, by: str) -> KeyRecord:
         """Replace the key by the result of *change*, in one transaction. Raises as `edit`."""
-        return await self._update(which, by, lambda key: valid_key(change(key)))
+        return await self._update(which, by, lambda key: self._valid(change(key)))
 
     async def disable(self, which: Which, *, by: str) -> KeyRecord:
         """Refused from the next request on, also on open connections. Raises NoSuchKey."""
@@ -261,6 +284,10 @@ class KeyStore:
         self._refresh()
         return self._created > 0
 
+    def viewer_tokens(self) -> ViewerTokens:
+        """The tokens of viewers, which are kept beside the keys; closed with them."""
+        return ViewerTokens(self._home, pepper=self._pepper, now_ms=self._now_ms, random_bytes=self._random_bytes)
+
     async def flush_last_accessed(self) -> None:
         """Write the noted times of access in one transaction; they only move forward. Called about
         once a minute.
@@ -305,10 +332,16 @@ class KeyStore:
         return keyed_hash(self._pepper, secret.reveal())
 
     async def _insert(self, key: KeyRecord, secret: Secret) -> Created:
-        key = valid_key(key)
+        key = self._valid(key)
         secret_hash = keyed_hash(self._pepper, secret.reveal())
         await self._home.commit(lambda kept: kept.insert(key, secret_hash))
         return Created(key, secret)
+
+    def _valid(self, key: KeyRecord) -> KeyRecord:
+        """Raises InvalidKey."""
+        if key.reach and self._prefix == SERVICE_PREFIX:
+            raise InvalidKey("limits: the local service does not limit what a key sees; leave team and project out")
+        return valid_key(key)
 
     async def _set_status(self, which: Which, status: Status, by: str) -> KeyRecord:
         return await self._update(which, by, lambda key: replace(key, status=status))

@@ -73,14 +73,17 @@ async def start_listening(
     build: Build, stores: Stores, delivering: Delivering, watching: Watching, receiver: Receiver
 ) -> Listening:
     """Complete the receiver, make the admin application, bind all listeners. Raises CannotStart."""
-    reading = KeyAuthenticator(stores.keys)
+    reading = KeyAuthenticator(stores.keys, divides=True)
     further = [
         liveness_route(watching.rounds, reading),
         budget_state_route(watching.budgets, reading),
         *billing_drop_routes(delivering.relay),
     ]
     receiver.use(*open_routes(build.config, delivering.ingest.intake, further))
-    access, live = open_access(build.config.data_dir, build.config.metrics_token), Live(build.config)
+    access, live = (
+        open_access(build.config.data_dir, build.config.metrics_token, stores.keys.viewer_tokens()),
+        Live(build.config),
+    )
     admin = admin_of(build, stores, delivering, watching, receiver, access, live)
     live.ports = await bound(build, stores, delivering, receiver, admin)
     return Listening(receiver, further, admin, access, live)

@@ -11,7 +11,7 @@ from gateway.common.suggestions import nearest
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("run", "demo", "healthcheck", "service"),
     "Look": ("status", "open", "top", "tap", "usage", "budgets", "views", "senders"),
-    "Keys and devices": ("connect", "sources", "keys", "devices"),
+    "Keys and devices": ("connect", "sources", "keys", "viewer-tokens", "devices"),
     "Data": ("spool", "export", "billing", "reconcile", "backup", "restore", "store", "forget-user"),
     "Help": ("doctor", "check", "normalise", "completion"),
 }

@@ -15,6 +15,7 @@ from gateway.cli.asking import person
 from gateway.cli.options import NO_LIMIT, RefusedByGateway
 from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
+from gateway.common.contract.reach import NAMED, is_limiting, reach_of, reach_text
 from gateway.common.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
 from gateway.common.lists.conventions import MAX_LIMIT
 from gateway.common.plural import plural
@@ -156,6 +157,7 @@ def print_found(found: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(name, no_wrap=name in ("name", "status", "id"))
     for key in found:
         kind = f"of {', '.join(key['managed'])}" if "managed" in key else "fixed"
+        kind += f", {seen}" if (seen := limit_text(key["limits"])) else ""
         cells = (
             key["name"],
             key["status"],
@@ -167,6 +169,11 @@ def print_found(found: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(*map(plain, (*cells, key["updated_by"], key["created_by"])))
     print_table(table)
     click.echo(plural(len(found), "key", "keys"))
+
+
+def limit_text(limits: Mapping[str, Any]) -> str:
+    """What a key or token sees; empty for everything."""
+    return reach_text(reach_of({name: names for name, names in limits.items() if is_limiting(name)}))
 
 
 def minute(time: str) -> str:
@@ -216,9 +223,12 @@ def grant_fields(asked: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: list(asked[name]) for name in ("scopes", "managed") if asked[name]}
 
 
-def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
+def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     given = {name: asked[name] for name in LIMITS if asked[name] is not None}
-    return {"limits": {name: None if value == NO_LIMIT else value for name, value in given.items()}} if given else {}
+    limits: dict[str, Any] = {name: None if value == NO_LIMIT else value for name, value in given.items()}
+    limits |= dict.fromkeys(NAMED) if asked.get("sees_all") else {}
+    limits |= {name: list(asked[f"seen_{name}"]) for name in NAMED if asked.get(f"seen_{name}")}
+    return {"limits": limits} if limits else {}
 
 
 async def turn_key(

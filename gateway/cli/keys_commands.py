@@ -11,6 +11,7 @@ import click
 
 from gateway.cli.groups import Group
 from gateway.cli.options import NO_LIMIT, config_of, config_option, data_dir_option, json_option
+from gateway.common.contract.reach import NAMED
 
 if TYPE_CHECKING:
     from gateway.cli.keys import KeyPlace
@@ -99,6 +100,20 @@ def _limit_options(*, may_go: bool) -> Callable[[Command], Command]:
     return add
 
 
+def _seen_options(*, may_go: bool) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for name in reversed(NAMED):
+            text = f"It sees the calls and costs of this {name} only; may be repeated."
+            command = click.option(f"--{name}", f"seen_{name}", multiple=True, metavar="NAME", help=text)(command)
+        if may_go:
+            command = click.option("--sees-all", is_flag=True, help="It is limited to no team or project any more.")(
+                command
+            )
+        return command
+
+    return add
+
+
 by_option = click.option("--by", help="Your e-mail, for Created By and Updated By. [default: user@host]")
 label_option = click.option(
     "--label",
@@ -124,6 +139,7 @@ def keys() -> None:
 @description_option
 @label_option
 @_limit_options(may_go=False)
+@_seen_options(may_go=False)
 @by_option
 @yes_option
 @json_option
@@ -235,6 +251,7 @@ def show(place: "KeyPlace", as_json: bool, key: str) -> None:  # noqa: FBT001 as
 @label_option
 @click.option("--remove-label", "gone_labels", multiple=True, metavar="NAME", help="May be repeated.")
 @_limit_options(may_go=True)
+@_seen_options(may_go=True)
 @by_option
 @json_option
 @click.argument("key", metavar="NAME|ID")

@@ -31,6 +31,7 @@ COMMANDS = Commands(
         "devices": "gateway.cli.devices:devices",
         "senders": "gateway.cli.senders:senders",
         "keys": "gateway.cli.keys_commands:keys",
+        "viewer-tokens": "gateway.cli.viewer_tokens:viewer_tokens",
         "usage": "gateway.cli.usage_commands:usage",
         "budgets": "gateway.cli.budgets:budgets",
         "views": "gateway.cli.views:views",

@@ -27,7 +27,7 @@ from gateway.fleet.devices.offline import OfflineDevices
 from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_users
-from gateway.operate import billing, budgets, devices, keys, senders, views
+from gateway.operate import billing, budgets, devices, keys, senders, viewer_tokens, views
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
 from gateway.operate.devices import Devices
@@ -233,6 +233,7 @@ OPERATIONS: Final[Mapping[str, tuple[Subject[Any], AnyOperation]]] = {
     for subject, operations in (
         (KEYS, keys.OPERATIONS),
         (SERVICE_KEYS, SERVICE_KEY_OPERATIONS),
+        (KEYS, viewer_tokens.OPERATIONS),
         (DEVICES, devices.OPERATIONS),
         (SENDERS, senders.OPERATIONS),
         (BUDGETS, budgets.OPERATIONS),

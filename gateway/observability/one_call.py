@@ -7,9 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from gateway.observability.settled_calls import EVERY_CHUNK, READ_BYTES
+from gateway.observability.settled_calls import EVERY_CHUNK, READ_BYTES, CallReader
 from spool.record import AI_TELEMETRY
-from spool.store import SettledReader
 
 FIND_BYTES: Final = 64 << 20
 """Of records that one search reads."""
@@ -39,7 +38,7 @@ class FoundCall(NamedTuple):
     """By the time of their receipt."""
 
 
-async def find(spool: SettledReader, record_id: str, before_seq: int | None = None) -> FoundCall | None:
+async def find(spool: CallReader, record_id: str, before_seq: int | None = None) -> FoundCall | None:
     """The call in chunks before *before_seq*; None where it is not among the newest `FIND_BYTES` of
     them. Raises SpoolError.
     """

@@ -6,11 +6,11 @@ while more are kept: its end states where to go on.
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.observability.tap import Filters, Line, line_of, passes
-from spool.record import AI_TELEMETRY
-from spool.store import SettledReader
+from spool.record import AI_TELEMETRY, Lane
+from spool.settling import Outcomes
 
 READ_BYTES: Final = 256 << 10
 SEARCH_BYTES: Final = 8 << 20
@@ -18,6 +18,17 @@ SEARCH_BYTES: Final = 8 << 20
 COUNT_BYTES: Final = 2 << 20
 """Of them, those that it reads only to count the calls after its page."""
 EVERY_CHUNK: Final = 2**62
+
+
+class CallReader(Protocol):
+    """The part of `SettledReader` that is searched."""
+
+    async def settled_seq(self, lane: Lane) -> int:
+        """The last settled chunk."""
+
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes: ...
+
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes: ...
 
 
 class Place(NamedTuple):
@@ -50,7 +61,7 @@ class _Read(NamedTuple):
 class Search:
     """One search. Its methods raise SpoolError."""
 
-    def __init__(self, spool: SettledReader, filters: Filters) -> None:
+    def __init__(self, spool: CallReader, filters: Filters) -> None:
         self._spool = spool
         self._filters = filters
         self._left_bytes = SEARCH_BYTES

@@ -98,7 +98,7 @@ def build_admin(
         access=access,
         unsettled=rounds.unsettled,
         tap=Tap(spool),
-        gate=KeyAuthenticator(behind.keys),
+        gate=KeyAuthenticator(behind.keys, divides=True),
         now_ms=now_ms,
         running=running,
         operators=operators,

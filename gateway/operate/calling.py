@@ -8,7 +8,9 @@ from typing import Any
 import structlog
 
 from gateway.access.operators import OPERATOR
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.operate.operation import AnyOperation, Note, OperationCall, always
+from gateway.serve.authenticator import not_divisible
 
 log = structlog.get_logger()
 
@@ -22,16 +24,29 @@ async def perform(
     fields: Mapping[str, Any] | None = None,
     by: str = OPERATOR,
     is_admitted: Callable[[], bool] = always,
+    reach: Reach = EVERYTHING,
 ) -> Mapping[str, Any] | None:
-    """The answer of *operation* on *store*, None where it has no body; a change is logged.
+    """The answer of *operation* on *store*, None where it has no body; a change is logged. *reach*:
+    what the caller sees.
 
-    Raises what the body's model and the handler raise.
+    Raises what the body's model and the handler raise, and Forbidden where the answer cannot be
+    divided by *reach*.
     """
+    store = part_of(operation, store, reach)
     call = operation.call(path=path, query=query, fields=fields, by=by, is_admitted=is_admitted)
     result = await operation.handler(store, call)
     if result is not None and operation.note is not None:
         log_change(operation.note, call, result)
     return result
+
+
+def part_of(operation: AnyOperation, store: Any, reach: Reach) -> Any:
+    """What *operation* works on for a caller who sees *reach*. Raises Forbidden."""
+    if not reach:
+        return store
+    if operation.limited is None:
+        raise not_divisible(reach)
+    return operation.limited(store, reach)
 
 
 def log_change(note: Note, call: OperationCall[Any], result: Mapping[str, Any]) -> None:

@@ -18,14 +18,14 @@ from gateway.common.lists.conventions import (
     envelope,
     read_request,
 )
+from gateway.observability.limited_calls import LimitedCalls
 from gateway.observability.one_call import FIND_BYTES, Relation, Report, find
-from gateway.observability.settled_calls import Found, Place, Search
+from gateway.observability.settled_calls import CallReader, Found, Place, Search
 from gateway.observability.tap import FILTERS as TAP_FILTERS
 from gateway.observability.tap import Line, Outcome, line_from
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.pipeline.explain.outcomes import BECAUSE
 from gateway.pipeline.explain.records import USAGE_STATUS, unpriced
-from spool.store import SettledReader
 
 OUTCOMES: Final = get_args(Outcome)
 CALL_LIST: Final = ListShape(
@@ -84,13 +84,13 @@ class CallAnswer(TypedDict):
     call: CallDetail
 
 
-async def listed(spool: SettledReader, call: OperationCall[None]) -> dict[str, Any]:
+async def listed(spool: CallReader, call: OperationCall[None]) -> dict[str, Any]:
     """Raises BadListRequest, SpoolError."""
     request = read_request(CALL_LIST, call.query)
     return envelope(CALL_LIST, request, page_of(await search(spool, request)))
 
 
-async def show(spool: SettledReader, call: OperationCall[None]) -> CallAnswer:
+async def show(spool: CallReader, call: OperationCall[None]) -> CallAnswer:
     """Raises BadListRequest, NotFound, SpoolError."""
     found = await find(spool, call.path["record_id"], before_seq_of(call.query))
     if found is None:
@@ -137,7 +137,7 @@ def cost_from(record: Mapping[str, Any]) -> str:
     return f"estimated from its tokens by the price list {cost.get('price_version') or 'of this gateway'}"
 
 
-async def search(spool: SettledReader, request: ListRequest) -> Found:
+async def search(spool: CallReader, request: ListRequest) -> Found:
     calls = Search(spool, {name: frozenset(values) for name, values in request.filters.items()})
     if request.position is None:
         return await calls.newest(request.limit)
@@ -184,6 +184,7 @@ NO_SUCH_CALL: Final = (
 LIST: Final = Operation(
     method="GET", path=CALLS, id="listCalls", tag="Usage",
     summary="Calls that settled and are still kept, the newest first, and why each was counted as it was",
+    limited=LimitedCalls,
     text="No content, no user. A request reads 8 MiB of records at most. So a page may hold fewer calls than its"
     " `limit`, or none, while `next_cursor` goes on with older ones. `total_count` and `page_count` are null where"
     " more than 2 MiB of records follow the page.",
@@ -199,6 +200,6 @@ SHOW: Final = Operation(
             "description": "Of the list: the search begins where its page does.",
         },
     ),
-    handler=show, answer=OperationAnswer("The call.", CallAnswer), errors=(400, 503),
+    limited=LimitedCalls, handler=show, answer=OperationAnswer("The call.", CallAnswer), errors=(400, 503),
 )  # fmt: skip
-OPERATIONS: Final[tuple[Operation[SettledReader, Any], ...]] = (LIST, SHOW)
+OPERATIONS: Final[tuple[Operation[CallReader, Any], ...]] = (LIST, SHOW)

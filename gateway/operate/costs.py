@@ -59,13 +59,20 @@ async def dimensions(queries: UsageQueries, call: OperationCall[None]) -> dict[s
 async def names_of(queries: UsageQueries, dimension: Any) -> BillingDimension:
     within = TimeRange.last_days(DEFAULT_DAYS, queries.now_ms())
     found = await queries.by(dimension, within=within, limit=MAX_NAMES)
-    unknown = await queries.by(dimension, within=within, where={dimension: (Absent.UNKNOWN,)}, limit=1)
+    unknown = await unknown_of(queries, dimension, within)
     return {
         "name": dimension,
         "values": [group.names[0] for group in found.groups if isinstance(group.names[0], str)],
-        "value_count": found.count - unknown.count,
-        "has_unknown": unknown.count > 0,
+        "value_count": found.count - unknown,
+        "has_unknown": unknown > 0,
     }
+
+
+async def unknown_of(queries: UsageQueries, dimension: Any, within: TimeRange) -> int:
+    """1 where some calls have no name of *dimension*, else 0."""
+    if queries.is_limited_by(dimension):
+        return 0
+    return (await queries.by(dimension, within=within, where={dimension: (Absent.UNKNOWN,)}, limit=1)).count
 
 
 # ---- the table
@@ -78,12 +85,13 @@ LIST_COSTS: Final = Operation(
     method="GET", path=COSTS, id="listCosts", tag=_TAG,
     summary="Calls, tokens and cost by dimensions, or by hour or day, for keys",
     text="As GET /v2/usage: billed calls by the start of the call, from the gateway's own sums.",
-    scope=READ_COSTS_SCOPE, handler=costs, query=PARAMETERS, errors=(400, 503),
+    scope=READ_COSTS_SCOPE, handler=costs, query=PARAMETERS, errors=(400, 503), limited=UsageQueries.limited,
     answer=OperationAnswer("A page, with the totals.", object_schema(_KEYS | WITH_COMPARE, _KEYS)),
 )  # fmt: skip
 LIST_DIMENSIONS: Final = Operation(
     method="GET", path="/v2/billing/dimensions", id="listDimensions", tag=_TAG,
     summary=f"Dimensions of cost, each with its names of the last {DEFAULT_DAYS} days, by cost",
     scope=READ_DIMENSIONS_SCOPE, handler=dimensions, answer=Listed(DIMENSION_LIST, BillingDimension),
+    limited=UsageQueries.limited,
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (LIST_COSTS, LIST_DIMENSIONS)

@@ -14,16 +14,17 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from gateway.common.contract.errors import Forbidden, Unauthenticated
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.http.http_connection import note_admitted
 from gateway.operate.operation import AnyOperation
 from gateway.operate.pages import PageRoute
-from gateway.operate.parts import ADMITS, BY, PARTS, ROLE, owner_of
+from gateway.operate.parts import ADMITS, BY, PARTS, REACH, ROLE, KeyGate, owner_of
 from gateway.operate.request_body import BodyReader
 from gateway.operate.role import Role
-from gateway.operate.session import SAFE_METHODS
+from gateway.operate.session import SAFE_METHODS, AdminAccess
 from gateway.operate.site.registry import ACTIONS, VIEWS
 from gateway.operate.site.shell import login_page, wants_html
-from gateway.serve.authenticator import credential, host_name, is_loopback_host
+from gateway.serve.authenticator import credential, host_name, is_loopback_host, not_divisible
 
 Row = PageRoute | AnyOperation
 
@@ -64,7 +65,10 @@ class AccessRules:
 
     def admits(self, request: web.Request) -> bool:
         """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
-        return self.is_open(request) or self.admits_role(request) or self.admits_key(request)
+        if self.is_open(request):
+            self._refuse_limited(request)
+            return True
+        return self.admits_role(request) or self.admits_key(request)
 
     def admits_again(self, request: web.Request) -> None:
         """As `admits`, later. Raises Unauthenticated where it does not any more."""
@@ -95,13 +99,17 @@ class AccessRules:
         tokens.
         """
         parts = request.app[PARTS]
-        role, row = parts.access.role_of(request), self._rows.get(row_of(request))
-        if role is None:
+        held, row = parts.access.credential_of(request), self._rows.get(row_of(request))
+        if held is None:
             return False
+        role = held.role
+        if held.name is not None:
+            request[BY] = held.name
         if (person := parts.identity(request)) is not None:
             request[BY] = person
             role = min(role, Role.OPERATOR if parts.operators.role_of(person) == "operator" else Role.VIEWER)
         request[ROLE] = role
+        self._note_reach(request, held.reach)
         if row is not None and role < row.role:
             own = f"this needs the {row.role.name.lower()}'s token, or a login with it"
             raise Forbidden(own if row.scope is None else needed(row.scope))
@@ -119,7 +127,43 @@ class AccessRules:
         if key is None:
             return False
         request[BY] = key.name
+        self._note_reach(request, key.reach)
         return True
+
+    def _note_reach(self, request: web.Request, reach: Reach) -> None:
+        """Raises Forbidden where the row's answer cannot be divided by *reach*, and Unauthenticated
+        where the credential saw something else when the request came.
+        """
+        if request.get(REACH, reach) != reach:
+            raise Unauthenticated(
+                "the credential's limit was changed while the request was under way", reason="revoked"
+            )
+        request[REACH] = reach
+        row = self._rows.get(row_of(request))
+        if reach and row is not None and not row.honours_limits:
+            raise not_divisible(reach)
+
+    def _refuse_limited(self, request: web.Request) -> None:
+        """Whoever is limited does not see more by what is open on loopback: a proxy may be there.
+        Raises Forbidden.
+        """
+        row = self._rows.get(row_of(request))
+        if row is None or row.open != "loopback":
+            return
+        parts = request.app[PARTS]
+        if reach := reach_shown(request, parts.access, parts.gate):
+            raise not_divisible(reach)
+
+
+def reach_shown(request: web.Request, access: AdminAccess, gate: KeyGate | None) -> Reach:
+    """What the request's credential sees; everything where it shows none that is known."""
+    try:
+        held = access.credential_of(request)
+    except Unauthenticated:
+        held = None
+    if held is not None or gate is None:
+        return EVERYTHING if held is None else held.reach
+    return gate.reach_of(request.headers)
 
 
 def needed(scope: str) -> str:

@@ -16,7 +16,9 @@ from gateway.access.operators import ANYONE, Operators
 from gateway.access.record import LEGACY_NAME, KeyId, KeyJson, KeyRecord
 from gateway.access.requests import By, KeyChange, KeyDeletion, NewKey
 from gateway.access.store import Created, KeyStore
+from gateway.access.viewers import ViewerTokens
 from gateway.common.contract.json_types import Schema, Time
+from gateway.common.contract.reach import EVERYTHING
 from gateway.common.contract.scopes import Grant, granted
 from gateway.common.plural import plural
 from gateway.operate.operation import Listed, Note, Operation, OperationAnswer, OperationCall
@@ -92,6 +94,11 @@ class KeyRequests(NamedTuple):
     """None while no gateway runs."""
     operators: Operators = ANYONE
 
+    @property
+    def viewers(self) -> ViewerTokens:
+        """The tokens of viewers, which are kept beside the keys."""
+        return self.keys.viewer_tokens()
+
 
 KeyOperation = Operation[KeyRequests, Any]
 
@@ -113,6 +120,7 @@ async def create(store: KeyRequests, call: OperationCall[NewKey]) -> CreatedKey 
     assert new.grant is not None  # noqa: S101 a new key has a grant (`faults_without_grant`)
     rest: dict[str, Any] = {"by": person_of(store, call), "description": new.description or ""}
     rest |= {"labels": new.labels_on(NO_LABELS), "limits": new.limits_on(NO_LIMITS)}
+    rest["reach"] = new.reach_on(EVERYTHING)
     if new.legacy_secret is not None:
         return shown(await _imported(keys, new.legacy_secret, new.grant, rest, replaces=new.replace))
     if new.taken_secret is not None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from gateway.access.operators import OPERATOR
 from gateway.common.body import Body
+from gateway.common.contract.reach import Reach
 from gateway.common.lists.conventions import ListShape
 from gateway.operate.role import Role
 
@@ -104,6 +105,13 @@ class Operation(Generic[S, B]):
     query: Sequence[Json] = ()
     """Parameters of the query that no list describes, as OpenAPI has them."""
     note: Note | None = None
+    limited: Callable[[S, Reach], Any] | None = None
+    """The part of the store that a caller sees whose credential is limited, and the handler works
+    on then; None: such a caller is refused."""
+
+    @property
+    def honours_limits(self) -> bool:
+        return self.limited is not None
 
     @property
     def role(self) -> Role:

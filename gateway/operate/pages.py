@@ -138,6 +138,8 @@ class PageRoute(NamedTuple):
     open: Opened = None
     scope: str | None = None
     """Lets an inbound key in beside the tokens."""
+    honours_limits: bool = False
+    """A caller whose credential is limited gets its own part; else it is refused."""
 
     @property
     def only_reads(self) -> bool:
@@ -155,7 +157,7 @@ PAGES: Final = (
     PageRoute("GET", "/usage.csv", file_handler("csv"), Role.VIEWER),
     PageRoute("GET", "/usage.parquet", file_handler("parquet"), Role.VIEWER),
     PageRoute("GET", "/v2/tap", tap, Role.OPERATOR),
-    PageRoute("POST", "/logout", logout, Role.VIEWER),
+    PageRoute("POST", "/logout", logout, Role.VIEWER, honours_limits=True),
     PageRoute("POST", "/v2/login-links", login_link, Role.OPERATOR),
-    PageRoute("GET", "/openapi.json", description, Role.VIEWER),
+    PageRoute("GET", "/openapi.json", description, Role.VIEWER, honours_limits=True),
 )

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from gateway.access.operators import ANYONE, Operators
 from gateway.common.contract.errors import GatewayError, NotFound
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.wall_clock import wall_ms
 from gateway.config.model import Config
@@ -19,7 +20,7 @@ from gateway.operate.identity import IdentityOf, no_identity
 from gateway.operate.registry import AdminStores
 from gateway.operate.role import Role
 from gateway.operate.session import AdminAccess
-from gateway.serve.authenticator import Authenticator
+from gateway.serve.authenticator import Authenticator, Headers
 from gateway.usage.insights.finding import Insight
 
 
@@ -31,6 +32,13 @@ class Running(NamedTuple):
     http: Address
     """Where senders reach it, with real ports; None for a listener that is off."""
     grpc: Address
+
+
+class KeyGate(Authenticator, Protocol):
+    """Of inbound keys; whoever asks it sees to it that a limited one reads its own part alone."""
+
+    def reach_of(self, headers: Headers) -> Reach:
+        """What the key in *headers* sees; everything where they show none that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +56,7 @@ class AdminParts:
     """The wall clock."""
     tap: Tap | None = None
     """Shows calls as they settle; None: there is no `/v2/tap`."""
-    gate: Authenticator | None = None
+    gate: KeyGate | None = None
     """Admits inbound keys to the operations that have a scope; None: no key opens anything."""
     running: Callable[[], Running] | None = None
     operators: Operators = ANYONE
@@ -64,6 +72,8 @@ BY: Final = web.RequestKey("by", str)
 """In a request: who sent it, as the connection states it; or the inbound key that admitted it."""
 ROLE: Final = web.RequestKey("role", Role)
 """In a request: the role that its credential has; absent where it shows none that is known."""
+REACH: Final = web.RequestKey[Reach]("reach")
+"""In a request: what its credential sees; absent where it shows none that is known."""
 ADMITS: Final = web.RequestKey[Callable[[web.Request], bool]]("admits")
 """In a request: states whether it would be admitted now. Raises what the guard raises."""
 
@@ -80,6 +90,12 @@ def is_still_admitted(request: web.Request) -> bool:
         return request[ADMITS](request)
     except (GatewayError, DatabaseUnavailable):
         return False
+
+
+def reach_of(request: web.Request) -> Reach:
+    """What whoever sent it sees."""
+    reach: Reach = request.get(REACH, EVERYTHING)
+    return reach
 
 
 def running_of(request: web.Request) -> Running:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from gateway.observability.settled_calls import CallReader
 from gateway.operate import (
     backup,
     billing,
@@ -22,6 +23,7 @@ from gateway.operate import (
     unit_cost,
     usage,
     users,
+    viewer_tokens,
     views,
 )
 from gateway.operate.backup import BackupSource
@@ -39,7 +41,6 @@ from gateway.usage.budgets.book import Budgets
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
-from spool.store import SettledReader
 
 S = TypeVar("S")
 
@@ -59,6 +60,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *views.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
+    *viewer_tokens.OPERATIONS,
     *devices.OPERATIONS,
     *senders.OPERATIONS,
     *dead_letters.OPERATIONS,
@@ -88,7 +90,7 @@ class AdminStores:
     users: UserForgetter | None = None
     billing: BillingRequests | None = None
     billing_relay: RelayRequests | None = None
-    calls: SettledReader | None = None
+    calls: CallReader | None = None
     unit_cost: StreamSource | None = None
     backup: BackupSource | None = None
 
@@ -97,6 +99,7 @@ class AdminStores:
         yield from _bound((spool_files.STATUS,), self.status)
         yield from _bound(keys.OPERATIONS, self.keys)
         yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
+        yield from _bound(viewer_tokens.OPERATIONS, self.keys)
         yield from _bound(dead_letters.OPERATIONS, self.dead_letters)
         yield from _bound(lanes.OPERATIONS, self.lanes)
         yield from _bound(devices.OPERATIONS, self.devices)

@@ -23,7 +23,7 @@ from gateway.operate.json_answer import encoded_answer, json_answer
 from gateway.operate.mcp.route import MCP_ROUTES, add_mcp
 from gateway.operate.operation import AnyOperation
 from gateway.operate.pages import PAGES, PageRoute
-from gateway.operate.parts import BY, PARTS, STORES, AdminParts, is_still_admitted
+from gateway.operate.parts import BY, PARTS, STORES, AdminParts, is_still_admitted, reach_of
 from gateway.operate.registry import AdminStores
 from gateway.operate.request_body import BodyReader, json_fields
 from gateway.operate.site.explore import EXPLORED
@@ -54,7 +54,10 @@ SAFE_HEADERS = {
 }
 
 SITE: Final = (
-    *(PageRoute("GET", view.path, view_handler(view), view.role) for view in ALL_VIEWS),
+    *(
+        PageRoute("GET", view.path, view_handler(view), view.role, honours_limits=view.honours_limits)
+        for view in ALL_VIEWS
+    ),
     *(PageRoute("POST", action.path, action_handler(action), action.role) for action in ACTIONS),
 )
 """The routes of the page: HTML, also for errors."""
@@ -113,6 +116,7 @@ def endpoint(operation: AnyOperation, store: Any) -> Handler:
             fields=None if operation.body is None else json_fields(request),
             by=request.get(BY, OPERATOR),
             is_admitted=lambda: is_still_admitted(request),
+            reach=reach_of(request),
         )
         return web.Response(status=operation.status) if result is None else json_answer(result, operation.status)
 

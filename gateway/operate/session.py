@@ -24,9 +24,11 @@ from yarl import URL
 
 from exporters.keyring import KeyFault, read_secret
 from exporters.secret import Secret
+from gateway.access.home import ViewerToken
+from gateway.access.viewers import ViewerTokens
 from gateway.common.contract.errors import CannotStart
 from gateway.common.storage.private_files import read_or_create
-from gateway.operate.role import Role
+from gateway.operate.role import Credential, Role
 from gateway.serve.authenticator import credential
 
 TOKEN_FILES: Final = {Role.OPERATOR: "admin-token", Role.VIEWER: "viewer-token", Role.METRICS: "metrics-token"}
@@ -89,6 +91,8 @@ def configured_token(reference: Secret) -> Secret:
 class Issued:
     ends_s: float
     role: Role
+    token_id: str | None = None
+    """Of the viewer's token that opened the session, which ends with the token."""
     flashes: deque[Flash] = field(default_factory=lambda: deque(maxlen=MAX_FLASHES))
 
 
@@ -101,11 +105,11 @@ class Expiring:
         self._random_bytes = random_bytes
         self._issued: dict[bytes, Issued] = {}
 
-    def issue(self, role: Role = Role.OPERATOR) -> str:
+    def issue(self, role: Role = Role.OPERATOR, token_id: str | None = None) -> str:
         while len(self._issued) >= MAX_ENTRIES:
             del self._issued[next(iter(self._issued))]
         secret = fresh(self._random_bytes)
-        self._issued[hashed(secret)] = Issued(self._now_s() + self._life_s, role)
+        self._issued[hashed(secret)] = Issued(self._now_s() + self._life_s, role, token_id)
         return secret
 
     def find(self, secret: str) -> Issued | None:
@@ -129,8 +133,10 @@ class AdminAccess:
         now_s: Callable[[], float],
         random_bytes: RandomBytes,
         further: Mapping[Role, Secret] | None = None,
+        viewers: ViewerTokens | None = None,
     ) -> None:
-        """*token* is the operator's, *further* those of other roles."""
+        """*token* is the operator's, *further* those of other roles; *viewers*: named tokens."""
+        self._viewers = viewers
         self._tokens = {role: hashed(secret.reveal()) for role, secret in (further or {}).items()}
         self._tokens[Role.OPERATOR] = hashed(token.reveal())
         self._codes = Expiring(CODE_LIFE_S, now_s, random_bytes)
@@ -149,24 +155,42 @@ class AdminAccess:
         return self._codes.find(code) is not None
 
     def session_for_token(self, token: str) -> str | None:
-        """None for what is no token of `PAGE_ROLES`."""
+        """None for what is no token of `PAGE_ROLES`. Raises DatabaseUnavailable."""
         role = self._role_of_token(token)
+        if role is None and self._viewers is not None and (viewer := self._viewers.find(token)) is not None:
+            return self._sessions.issue(Role.VIEWER, viewer.token_id)
         return self._sessions.issue(role) if role in PAGE_ROLES else None
 
     def end(self, request: web.BaseRequest) -> None:
         self._sessions.use_up(request.cookies.get(COOKIE, ""))
 
     def role_of(self, request: web.BaseRequest) -> Role | None:
+        """The role of `credential_of`."""
+        found = self.credential_of(request)
+        return None if found is None else found.role
+
+    def credential_of(self, request: web.BaseRequest) -> Credential | None:
         """By the token in a header; else by session, which may write only from a page of this
-        listener. None for no credential of this listener. Raises Unauthenticated for two.
+        listener. None for no credential of this listener. Raises Unauthenticated for two, and
+        DatabaseUnavailable.
         """
         secret = credential(request.headers)
         if secret is not None:
-            return self._role_of_token(secret)
+            return self._of_token(secret)
         session = self._session_of(request)
         if session is None or not (request.method in SAFE_METHODS or is_same_origin(request)):
             return None
-        return session.role
+        return Credential(session.role) if session.token_id is None else self._of_viewer(session.token_id)
+
+    def _of_token(self, text: str) -> Credential | None:
+        role = self._role_of_token(text)
+        if role is not None:
+            return Credential(role)
+        return None if self._viewers is None else of_viewer(self._viewers.find(text))
+
+    def _of_viewer(self, token_id: str) -> Credential | None:
+        """None where the token that opened the session was revoked."""
+        return None if self._viewers is None else of_viewer(self._viewers.of_id(token_id))
 
     def flash(self, request: web.BaseRequest, flash: Flash) -> None:
         """Show it on the next page of the session; nothing where the request has none."""
@@ -193,13 +217,19 @@ class AdminAccess:
         return max(equal, default=None)
 
 
-def open_access(data_dir: Path, metrics_token: Secret | None = None) -> AdminAccess:
-    """Access by the tokens of *data_dir*; *metrics_token* replaces that of `Role.METRICS`. Raises
-    OSError, CannotStart.
+def of_viewer(token: ViewerToken | None) -> Credential | None:
+    return None if token is None else Credential(Role.VIEWER, token.reach, token.name)
+
+
+def open_access(
+    data_dir: Path, metrics_token: Secret | None = None, viewers: ViewerTokens | None = None
+) -> AdminAccess:
+    """Access by the tokens of *data_dir*, and by those of *viewers*; *metrics_token* replaces that
+    of `Role.METRICS`. Raises OSError, CannotStart.
     """
     given = {} if metrics_token is None else {Role.METRICS: configured_token(metrics_token)}
     tokens = {role: given.get(role) or token_of(data_dir, role, os.urandom) for role in Role}
-    return AdminAccess(tokens[Role.OPERATOR], time.monotonic, os.urandom, tokens)
+    return AdminAccess(tokens[Role.OPERATOR], time.monotonic, os.urandom, tokens, viewers)
 
 
 def set_cookie(response: web.StreamResponse, session: str, *, over_tls: bool) -> None:

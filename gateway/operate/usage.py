@@ -170,6 +170,6 @@ SHOW: Final = Operation(
     method="GET", path=USAGE, id="showUsage", tag="Usage",
     summary="Calls, tokens and cost by dimensions, or by hour or day",
     text="Billed calls by the start of the call, from the gateway's own sums.",
-    handler=show, query=PARAMETERS, errors=(400, 503), answer=OperationAnswer("A page, with the totals.", _ANSWER),
+    handler=show, query=PARAMETERS, errors=(400, 503), limited=UsageQueries.limited, answer=OperationAnswer("A page, with the totals.", _ANSWER),
 )  # fmt: skip
 OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (SHOW,)

@@ -24,7 +24,8 @@ from gateway.access.record import KeyRecord
 from gateway.common.contract.errors import Forbidden, Unauthenticated
 from gateway.common.contract.headers import REPEAT_KEY_HEADERS
 from gateway.common.contract.intake import Sender
-from gateway.common.contract.scopes import Denied, decide
+from gateway.common.contract.reach import EVERYTHING, Reach, reach_text
+from gateway.common.contract.scopes import Denied, decide, is_write_only
 from gateway.rules.attribution import fixed_by
 from gateway.serve.recent_senders import product_of
 
@@ -164,8 +165,12 @@ class KeyAuthenticator:
     disabled now is refused now.
     """
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, *, divides: bool = False) -> None:
+        """*divides*: the caller sees to it that a limited key reads its own part alone. Else such a
+        key may only send.
+        """
         self._keys = keys
+        self._divides = divides
 
     def admit(
         self, headers: Headers, scope: str, shown: Sequence[str] | None = None, subject: str | None = None
@@ -174,7 +179,17 @@ class KeyAuthenticator:
         key = self._key(only_key(keys_in(headers) if shown is None else shown), subject)
         if isinstance(decide(key.grant, scope), Denied):
             raise Forbidden(f"the API key lacks the scope {scope}", reason="scope_missing", key=key.name)
+        if key.reach and not self._divides and not is_write_only(scope):
+            raise not_divisible(key.reach, key.name)
         return key
+
+    def reach_of(self, headers: Headers) -> Reach:
+        """What the key in *headers* sees; everything where they show none that is known. Raises
+        DatabaseUnavailable.
+        """
+        shown = set(keys_in(headers))
+        keys = [self._keys.authenticate(text) for text in shown if len(text) <= MAX_KEY_CHARACTERS]
+        return next((key.reach for key in keys if key is not None and key.reach), EVERYTHING)
 
     def _key(self, secret: str | None, subject: str | None) -> KeyRecord:
         """A key that is shown counts before the certificate."""
@@ -192,6 +207,16 @@ class KeyAuthenticator:
         if key is None:
             raise Unauthenticated("the API key is unknown or disabled", reason="key_unknown_or_disabled")
         return key
+
+
+def not_divisible(reach: Reach, name: str | None = None) -> Forbidden:
+    """The refusal of what concerns all teams, to a limited credential."""
+    return Forbidden(
+        f"this credential is limited to {reach_text(reach)}, and what was asked for cannot be divided by that: a key or"
+        " token without a limit is needed",
+        reason="not_divisible",
+        key=name,
+    )
 
 
 class IntakeGate:

@@ -5,8 +5,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from gateway.access.errors import LegacyKeyExists, NameTaken, NoSuchKey, PepperMismatch
-from gateway.access.home import ANOTHER_PEPPER, LEGACY_EXISTS, KeptKey, KeyRows, KeysNow, name_taken, no_such_key
+from gateway.access.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, PepperMismatch
+from gateway.access.home import (
+    ANOTHER_PEPPER,
+    LEGACY_EXISTS,
+    NO_SUCH_VIEWER,
+    KeptKey,
+    KeptViewer,
+    KeyRows,
+    KeysNow,
+    name_taken,
+    no_such_key,
+    too_many_viewers,
+    viewer_name_taken,
+)
 from gateway.access.record import KeyId, KeyRecord, Which
 
 T = TypeVar("T")
@@ -17,6 +29,7 @@ class KeptKeys:
     """What is kept."""
 
     by_id: dict[str, KeptKey] = field(default_factory=dict)
+    viewers: dict[str, KeptViewer] = field(default_factory=dict)
     generation: int = 0
     created: int = 0
     pepper_check: bytes | None = None
@@ -31,10 +44,10 @@ class MemoryKeys:
     async def commit(self, change: Callable[[KeyRows], T]) -> T:
         self._check()
         kept = self._kept
-        changed = replace(kept, by_id=dict(kept.by_id))
+        changed = replace(kept, by_id=dict(kept.by_id), viewers=dict(kept.viewers))
         result = change(MemoryKeyRows(changed))
         await asyncio.sleep(0)  # as every home does, it ends the turn of the event loop
-        kept.by_id, kept.pepper_check = changed.by_id, changed.pepper_check
+        kept.by_id, kept.viewers, kept.pepper_check = changed.by_id, changed.viewers, changed.pepper_check
         kept.generation, kept.created = changed.generation, changed.created
         return result
 
@@ -53,8 +66,9 @@ class MemoryKeys:
     def now(self, known_generation: int) -> KeysNow:
         self._check()
         kept = self._kept
-        is_known = kept.generation == known_generation
-        return KeysNow(kept.generation, kept.created, None if is_known else list(kept.by_id.values()))
+        if kept.generation == known_generation:
+            return KeysNow(kept.generation, kept.created, None, None)
+        return KeysNow(kept.generation, kept.created, list(kept.by_id.values()), list(kept.viewers.values()))
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -99,6 +113,22 @@ class MemoryKeyRows:
 
     def delete(self, key_id: str) -> None:
         del self._kept.by_id[key_id]
+        self._kept.generation += 1
+
+    def viewers(self) -> list[KeptViewer]:
+        return sorted(self._kept.viewers.values(), key=lambda kept: kept.token.name)
+
+    def insert_viewer(self, kept: KeptViewer, *, most: int) -> None:
+        if any(each.token.name == kept.token.name for each in self._kept.viewers.values()):
+            raise NameTaken(viewer_name_taken(kept.token.name))
+        if len(self._kept.viewers) >= most:
+            raise InvalidKey(too_many_viewers(most))
+        self._kept.viewers[kept.token.token_id] = kept
+        self._kept.generation += 1
+
+    def delete_viewer(self, token_id: str) -> None:
+        if self._kept.viewers.pop(token_id, None) is None:
+            raise NoSuchKey(NO_SUCH_VIEWER)
         self._kept.generation += 1
 
     def _put(self, key: KeyRecord, secret_hash: bytes) -> None:

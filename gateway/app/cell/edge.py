@@ -78,7 +78,7 @@ async def start_edge(
 
 
 def further_routes(keys: KeyStore) -> list[Route]:
-    reading = KeyAuthenticator(keys)
+    reading = KeyAuthenticator(keys, divides=True)
     return [
         liveness_route(NOT_HERE, reading),
         budget_state_route(NOT_HERE, reading),

@@ -208,6 +208,14 @@ def _gives(grant: Grant, scope: str, catalogue: Iterable[Scope]) -> bool:
             return any(row.name == scope and row.use_case in use_cases for row in catalogue)
 
 
+_WRITE_ONLY: Final = frozenset(scope.name for scope in CATALOGUE if scope.write_only)
+
+
+def is_write_only(scope: str) -> bool:
+    """Whether nothing is answered under *scope* beyond whether a submission was accepted."""
+    return scope in _WRITE_ONLY
+
+
 def faults(grant: Grant, catalogue: Iterable[Scope] = CATALOGUE) -> list[str]:
     """What keeps *grant* from being given to a key, each with what
     comes near; empty when nothing does.

@@ -11,7 +11,8 @@ from gateway.access.operators import OPERATOR
 from gateway.common.contract.errors import Forbidden, GatewayError, Unauthenticated
 from gateway.common.contract.scopes import MCP_SCOPE
 from gateway.operate.operation import AnyOperation
-from gateway.operate.parts import BY, PARTS, ROLE, is_still_admitted
+from gateway.operate.parts import BY, PARTS, ROLE, is_still_admitted, reach_of
+from gateway.serve.authenticator import not_divisible
 
 
 class Caller:
@@ -19,6 +20,7 @@ class Caller:
         """*request*: admitted to the route of MCP."""
         self._request = request
         self.name = request.get(BY, OPERATOR)
+        self.reach = reach_of(request)
         self.has_changed = False
         """Whether a change may have been made: then its answer goes out, even if the credential is
         revoked meanwhile.
@@ -38,6 +40,8 @@ class Caller:
 
     def check(self, operation: AnyOperation) -> None:
         """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
+        if self.reach and not operation.honours_limits:
+            raise not_divisible(self.reach)
         if operation.only_reads:
             return
         self.check_admitted()

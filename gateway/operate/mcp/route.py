@@ -31,7 +31,7 @@ async def no_stream(request: web.Request) -> web.StreamResponse:
 
 PATH: Final = "/mcp"
 MCP_ROUTES: Final = (
-    PageRoute("POST", PATH, mcp, Role.VIEWER, scope=MCP_SCOPE),
+    PageRoute("POST", PATH, mcp, Role.VIEWER, scope=MCP_SCOPE, honours_limits=True),
     PageRoute("GET", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
     PageRoute("DELETE", PATH, no_stream, Role.VIEWER, scope=MCP_SCOPE),
 )

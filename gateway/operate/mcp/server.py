@@ -149,6 +149,7 @@ class McpEndpoint:
             fields=fields,
             by=caller.name,
             is_admitted=lambda: caller.may(tool.operation),
+            reach=caller.reach,
         )
 
     async def _tools_by_name(self) -> dict[str, Tool]:

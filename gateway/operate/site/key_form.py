@@ -1,7 +1,7 @@
 """The form of a key: fields of HTML <-> the body that the operations take. Pure.
 
 Scopes and use cases are boxes, of which the chosen kind counts; labels are lines of `name=value`;
-an empty limit is none.
+teams and projects are a name a line; an empty limit is none.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,14 @@ from typing import Any, Final
 
 from multidict import MultiMapping
 
+from gateway.common.contract.reach import NAMED
 from gateway.operate.site.view import FormFault
 
+SEEN: Final = NAMED
+"""Dimensions that limit what a key sees, a name a line."""
 KINDS: Final = ("managed", "scopes")
 LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
-TEXTS: Final = ("name", "description", "kind", "labels", *LIMITS)
+TEXTS: Final = ("name", "description", "kind", "labels", *LIMITS, *SEEN)
 MAX_DIGITS: Final = 18
 
 
@@ -27,6 +30,7 @@ def values_of(key: Mapping[str, Any]) -> dict[str, Any]:
         "chosen": " ".join([*key.get("scopes", ()), *key.get("managed", ())]),
         "labels": "\n".join(f"{name}={value}" for name, value in key["labels"].items()),
         **{name: "" if limits[name] is None else str(limits[name]) for name in LIMITS},
+        **{name: "\n".join(limits.get(name) or ()) for name in SEEN},
     }
 
 
@@ -47,7 +51,10 @@ def body_of(form: MultiMapping[str], typed: Mapping[str, str], had: Mapping[str,
         "description": typed["description"],
         kind: form.getall(kind, []),
         "labels": {**dict.fromkeys(had), **labels_in(typed)},
-        "limits": {name: limit_in(typed[name].strip()) for name in LIMITS},
+        "limits": {
+            **{name: limit_in(typed[name].strip()) for name in LIMITS},
+            **{name: names_in(typed[name]) for name in SEEN},
+        },
     }
 
 
@@ -61,6 +68,11 @@ def labels_in(typed: Mapping[str, str]) -> dict[str, str]:
                 raise FormFault("Nothing was changed. See the fields marked below.", {"labels": fault}, typed)
             labels[name.strip()] = value.strip()
     return labels
+
+
+def names_in(text: str) -> list[str] | None:
+    """A name a line; None where there is none."""
+    return [line.strip() for line in text.split("\n") if line.strip()] or None
 
 
 def limit_in(text: str) -> int | str | None:

@@ -11,7 +11,7 @@ from gateway.common.contract.errors import GatewayError, NotFound
 from gateway.common.lists.conventions import BadListRequest
 from gateway.operate.calling import perform
 from gateway.operate.operation import AnyOperation
-from gateway.operate.parts import BY
+from gateway.operate.parts import BY, reach_of
 from gateway.operate.site.view import FormFault
 from gateway.serve.answers import answer_for
 from gateway.usage.insights.changes import InsightError, NoSuchComment, NoSuchInsight
@@ -30,7 +30,11 @@ async def ask(
     unless *query* is given, its query. Raises NotFound where the gateway has no such store.
     """
     found = await perform(
-        operation, present(store), path=request.match_info, query=query_of(request) if query is None else tuple(query)
+        operation,
+        present(store),
+        path=request.match_info,
+        query=query_of(request) if query is None else tuple(query),
+        reach=reach_of(request),
     )
     return dict(found or {})
 
@@ -58,6 +62,7 @@ async def change(
                 path=request.match_info if path is None else path,
                 fields=fields,
                 by=request.get(BY, OPERATOR),
+                reach=reach_of(request),
             )
             or {}
         )

@@ -35,6 +35,8 @@ class View:
     in_navigation: bool = True
     is_live: bool = True
     """Whether an open page is brought up to date by itself."""
+    honours_limits: bool = False
+    """Whether a caller whose credential is limited gets its own part; else it is refused."""
     below: str = ""
     """Path of the view whose link in the navigation is marked while this one is shown; its own
     where empty."""

@@ -23,6 +23,7 @@ from aiohttp import web
 from gateway.common.contract.errors import DeviceQuarantined, EnrolmentRefused, UnsupportedMedia
 from gateway.common.contract.intake import Intake, Receipt, Sender
 from gateway.common.contract.outcomes import Rejection
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.contract.scopes import (
     ENROLL_SCOPE,
     EVENT_SCOPE,
@@ -33,6 +34,7 @@ from gateway.common.contract.scopes import (
 from gateway.common.http.http_connection import note_admitted
 from gateway.fleet.devices.states import KNOWN
 from gateway.operate import budgets, insights
+from gateway.operate.calling import perform
 from gateway.operate.operation import AnyOperation
 from gateway.serve.answers import ErrorAnswer
 from gateway.serve.authenticator import Authenticator, Headers
@@ -168,14 +170,18 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
     class ReadingExchange(HttpExchange):
         """Is not charged to a quota."""
 
+        reach: Reach = EVERYTHING
+
         def admit(self) -> None:
-            gate.admit(self.request.headers, scope)
+            key = gate.admit(self.request.headers, scope)
+            self.reach = EVERYTHING if key is None else key.reach
             note_admitted(self.request)
 
     async def read(exchange: HttpExchange) -> web.StreamResponse:
+        assert isinstance(exchange, ReadingExchange)  # noqa: S101 - `begin` makes it
         path = {parameter_name: exchange.parameter} if parameter_name else {}
         query = list(exchange.request.query.items())
-        answer = await operation.handler(store, operation.call(path=path, query=query))
+        answer = await perform(operation, store, path=path, query=query, reach=exchange.reach)
         return json_response(orjson.dumps(answer), HTTPStatus.OK)
 
     begin = partial(ReadingExchange, act=read)

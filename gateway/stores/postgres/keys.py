@@ -23,7 +23,16 @@ from gateway.access.home import KeyRows, KeysNow
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from gateway.stores.sql.database import make_tables
-from gateway.stores.sql.keys import EVERY, GENERATION, PART, SqlKeyRows, kept_key, keys_now, note_access
+from gateway.stores.sql.keys import (
+    EVERY,
+    EVERY_VIEWER,
+    GENERATION,
+    PART,
+    SqlKeyRows,
+    keys_now,
+    keys_of,
+    note_access,
+)
 
 T = TypeVar("T")
 _log = structlog.get_logger()
@@ -82,7 +91,7 @@ class PostgresKeys:
         if self._is_closed:
             raise DatabaseUnavailable("the key store is closed")
         seen = self._seen
-        return seen if seen.generation != known_generation else seen._replace(keys=None)
+        return seen if seen.generation != known_generation else seen._replace(keys=None, viewers=None)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -111,9 +120,10 @@ class PostgresKeys:
             async with connection.transaction(force_rollback=True):
                 await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 (generation, created) = await (await connection.execute(GENERATION)).fetchone() or (-1, 0)
-                rows = await (await connection.execute(EVERY)).fetchall()
+                keys = await (await connection.execute(EVERY)).fetchall()
+                viewers = await (await connection.execute(EVERY_VIEWER)).fetchall()
             if changes == self._changes:  # else what a commit returned meanwhile is as new, or newer
-                self._seen = KeysNow(generation, created, [kept_key(row) for row in rows])
+                self._seen = keys_of(generation, created, keys, viewers)
         self._asked_s, self._has_warned = time.monotonic(), False
 
     def _warn(self, error: Exception) -> None:

@@ -1,22 +1,35 @@
 """`KeyRows` in a database."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from gateway.access.errors import LegacyKeyExists, NameTaken, NoSuchKey, PepperMismatch
-from gateway.access.home import ANOTHER_PEPPER, LEGACY_EXISTS, KeptKey, KeysNow, name_taken, no_such_key
+from gateway.access.errors import InvalidKey, LegacyKeyExists, NameTaken, NoSuchKey, PepperMismatch
+from gateway.access.home import (
+    ANOTHER_PEPPER,
+    LEGACY_EXISTS,
+    NO_SUCH_VIEWER,
+    KeptKey,
+    KeptViewer,
+    KeysNow,
+    ViewerToken,
+    name_taken,
+    no_such_key,
+    too_many_viewers,
+    viewer_name_taken,
+)
 from gateway.access.labels import Labels
 from gateway.access.limits import RateLimits
 from gateway.access.record import KeyId, KeyRecord, Status, Which
+from gateway.common.contract.reach import reach_column, reach_in
 from gateway.common.contract.scopes import Fixed, Grant, Managed
 from spool.sql.connection import Connection
 
 PART: Final = "keys"
 _COLUMNS: Final = (
     "key_id", "name", "description", "mode", "grants", "status", "display", "created_by", "created_at_ms", "updated_by",
-    "modified_at_ms", "accessed_at_ms", "labels", "requests_per_minute", "bytes_per_minute", "is_legacy", "counted_by_name",
+    "modified_at_ms", "accessed_at_ms", "labels", "requests_per_minute", "bytes_per_minute", "is_legacy", "counted_by_name", "reach",
 )  # fmt: skip
 EVERY: Final = f"SELECT secret_hash, {', '.join(_COLUMNS)} FROM keys"  # noqa: S608 - constants
 _INSERT: Final = (
@@ -25,9 +38,31 @@ _INSERT: Final = (
 _CHANGED: Final = [each for each in _COLUMNS if each != "accessed_at_ms"]
 _SAVE: Final = f"UPDATE keys SET {', '.join(f'{name} = ?' for name in _CHANGED)} WHERE key_id = ?"  # noqa: S608 - constants
 _COUNT_CHANGE: Final = "UPDATE key_facts SET generation = generation + 1"
+_VIEWER_COLUMNS: Final = ("token_id", "name", "reach", "secret_hash", "display", "created_by", "created_at_ms")
+EVERY_VIEWER: Final = f"SELECT {', '.join(_VIEWER_COLUMNS)} FROM viewer_tokens"  # noqa: S608 - constants
+_INSERT_VIEWER: Final = (
+    f"INSERT INTO viewer_tokens ({', '.join(_VIEWER_COLUMNS)}) VALUES ({', '.join('?' * len(_VIEWER_COLUMNS))})"  # noqa: S608 - constants
+)
 GENERATION: Final = "SELECT generation, created FROM key_facts"
 Row = tuple[
-    str, str, str, str, str, Status, str, str, int, str, int, int | None, str, int | None, int | None, bool, str | None
+    str,
+    str,
+    str,
+    str,
+    str,
+    Status,
+    str,
+    str,
+    int,
+    str,
+    int,
+    int | None,
+    str,
+    int | None,
+    int | None,
+    bool,
+    str | None,
+    str,
 ]
 
 
@@ -88,6 +123,23 @@ class SqlKeyRows:
         self._connection.execute("DELETE FROM keys WHERE key_id = ?", (key_id,))
         self._connection.execute(_COUNT_CHANGE)
 
+    def viewers(self) -> list[KeptViewer]:
+        return [kept_viewer(row) for row in self._connection.execute(f"{EVERY_VIEWER} ORDER BY name")]
+
+    def insert_viewer(self, kept: KeptViewer, *, most: int) -> None:
+        names = {each.token.name for each in self.viewers()}
+        if kept.token.name in names:
+            raise NameTaken(viewer_name_taken(kept.token.name))
+        if len(names) >= most:
+            raise InvalidKey(too_many_viewers(most))
+        self._connection.execute(_INSERT_VIEWER, _viewer_row(kept))
+        self._connection.execute(_COUNT_CHANGE)
+
+    def delete_viewer(self, token_id: str) -> None:
+        if not self._connection.execute("DELETE FROM viewer_tokens WHERE token_id = ?", (token_id,)).rowcount:
+            raise NoSuchKey(NO_SUCH_VIEWER)
+        self._connection.execute(_COUNT_CHANGE)
+
 
 def note_access(connection: Connection, noted: Mapping[str, int]) -> None:
     connection.executemany(
@@ -100,8 +152,13 @@ def keys_now(connection: Connection, known_generation: int) -> KeysNow:
     """On one snapshot, else a change between its two questions would be missed."""
     generation, created = connection.execute(GENERATION).fetchone()
     if generation == known_generation:
-        return KeysNow(generation, created, None)
-    return KeysNow(generation, created, [kept_key(row) for row in connection.execute(EVERY)])
+        return KeysNow(generation, created, None, None)
+    return keys_of(generation, created, connection.execute(EVERY), connection.execute(EVERY_VIEWER))
+
+
+def keys_of(generation: int, created: int, keys: Iterable[Any], viewers: Iterable[Any]) -> KeysNow:
+    """Of rows of `EVERY` and `EVERY_VIEWER`."""
+    return KeysNow(generation, created, [*map(kept_key, keys)], [*map(kept_viewer, viewers)])
 
 
 def enabled_grant(connection: Connection, key_id: str) -> Grant | None:
@@ -113,6 +170,21 @@ def enabled_grant(connection: Connection, key_id: str) -> Grant | None:
 
 
 # ---- rows
+
+
+def kept_viewer(row: Any) -> KeptViewer:
+    """Of a row of `EVERY_VIEWER`."""
+    token_id, name, reach, secret_hash, *rest = row
+    return KeptViewer(ViewerToken(token_id, name, reach_in(reach), *rest), secret_hash)
+
+
+def _viewer_row(kept: KeptViewer) -> tuple[Any, ...]:
+    """The values of `_VIEWER_COLUMNS`."""
+    token = kept.token
+    return (
+        token.token_id, token.name, reach_column(token.reach), kept.secret_hash, token.display, token.created_by,
+        token.created_at_ms,
+    )  # fmt: skip
 
 
 def kept_key(row: Any) -> KeptKey:
@@ -139,6 +211,7 @@ def _record(row: Row) -> KeyRecord:
         limits=RateLimits(row[13], row[14]),
         is_legacy=bool(row[15]),
         counted_by_name=row[16],
+        reach=reach_in(row[17]),
     )
 
 
@@ -161,6 +234,7 @@ def _row(key: KeyRecord) -> Row:
         key.limits.bytes_per_minute,
         key.is_legacy,
         key.counted_by_name,
+        reach_column(key.reach),
     )
 
 

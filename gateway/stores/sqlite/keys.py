@@ -36,7 +36,7 @@ class SqliteKeys:
         self._database = database
         self._watch: sqlite3.Connection | None = read_only(database.path)
         self._data_version = -1
-        self._seen = KeysNow(-1, 0, None)
+        self._seen = KeysNow(-1, 0, None, None)
 
     @classmethod
     async def open(cls, database: Database) -> Self:
@@ -73,7 +73,7 @@ class SqliteKeys:
                     found = keys_now(self._watch, known_generation)
                 finally:
                     self._watch.execute("ROLLBACK")
-                self._data_version, self._seen = data_version, found._replace(keys=None)
+                self._data_version, self._seen = data_version, found._replace(keys=None, viewers=None)
                 return found
         except (sqlite3.Error, ValueError) as error:  # ValueError: a row that holds no JSON
             raise DatabaseUnavailable(f"{self._database.path.name}: {error}") from error

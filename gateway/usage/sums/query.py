@@ -8,9 +8,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from gateway.common.contract.errors import Overloaded
+from gateway.common.contract.reach import EVERYTHING, Reach, narrowed
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
@@ -28,6 +29,15 @@ MAX_ASKERS: Final = 8
 """Of the interface at once; one is answered at a time."""
 
 
+class _Shared:
+    """What all askers have in common, whatever they see."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.askers = 0
+        self.refreshed_s = float("-inf")
+
+
 class UsageQueries:
     """Questions on *sums*. Every method raises DatabaseUnavailable; those with a range raise
     BadRange for hours that are no longer kept.
@@ -37,19 +47,19 @@ class UsageQueries:
         """*follower* counts in a running gateway; None asks what a stopped one has counted."""
         self.sums = sums
         self._read = sums.read
-        self._turn = asyncio.Lock()
-        self._askers = 0
+        self._shared = _Shared()
         self.now_ms = now_ms
         self._follower = follower
-        self._refreshed_s = float("-inf")
+        self._reach = EVERYTHING
 
     async def refresh(self, *, at_once: bool = False) -> None:
         """Bring the sums up to date, unless *at_once* at most once in `REFRESH_S`: for a reader,
         before the questions. One that is *at_once* puts off no other.
         """
         now_s = time.monotonic()
-        if self._follower is not None and (at_once or now_s - self._refreshed_s >= REFRESH_S):
-            self._refreshed_s = self._refreshed_s if at_once else now_s
+        shared = self._shared
+        if self._follower is not None and (at_once or now_s - shared.refreshed_s >= REFRESH_S):
+            shared.refreshed_s = shared.refreshed_s if at_once else now_s
             with suppress(SpoolError):  # then without the records that are not counted yet
                 await self._follower.catch_up()
             await self._follower.write()
@@ -59,25 +69,45 @@ class UsageQueries:
         """The same questions for one asker at a time: they may take seconds, and the page waits for
         none. Raises Overloaded beyond `MAX_ASKERS`.
         """
-        if self._askers >= MAX_ASKERS:
+        shared = self._shared
+        if shared.askers >= MAX_ASKERS:
             raise Overloaded("too many questions about usage are asked at once: ask again later")
-        self._askers += 1
+        shared.askers += 1
         try:
-            async with self._turn:
+            async with shared.turn:
                 apart = copy(self)
                 apart._read = self.sums.read_apart  # noqa: SLF001 - its own
                 yield apart
         finally:
-            self._askers -= 1
+            shared.askers -= 1
+
+    def limited(self, reach: Reach) -> "UsageQueries":
+        """The same questions about the calls inside *reach* alone. A filter that names others
+        raises Forbidden.
+        """
+        part = copy(self)
+        part._reach = reach  # noqa: SLF001 - its own
+        return part
+
+    def is_limited_by(self, dimension: Dimension) -> bool:
+        """Whether every call that is asked about has a name of *dimension*."""
+        return dimension in dict(self._reach)
+
+    def _within_reach(self, where: Filters) -> Filters:
+        if not self._reach:
+            return where
+        return cast("Filters", narrowed(where, self._reach))
 
     async def totals(self, within: TimeRange, *, where: Filters = NO_FILTERS) -> UsageSums:
         """Everything that *where* keeps."""
+        where = self._within_reach(where)
         return await self._ask(lambda kept, now_hour: kept.totals(within, now_hour=now_hour, where=where))
 
     async def over_time(
         self, within: TimeRange, *, interval: Interval = "day", where: Filters = NO_FILTERS
     ) -> list[Bucket]:
         """Hours or UTC days in order; those without any call are left out."""
+        where = self._within_reach(where)
         return await self._ask(
             lambda kept, now_hour: kept.over_time(within, now_hour=now_hour, interval=interval, where=where)
         )
@@ -95,7 +125,8 @@ class UsageQueries:
     ) -> Breakdown:
         """As `AskedGroups` has it. Dated names of a model are in the model's group."""
         folds = "model" in group_by
-        asked = AskedGroups(group_by, where, order_by, currency, ascending, offset, limit, folds_versions=folds)
+        within_reach = self._within_reach(where)
+        asked = AskedGroups(group_by, within_reach, order_by, currency, ascending, offset, limit, folds_versions=folds)
         return await self._ask(lambda kept, now_hour: kept.breakdown(within, asked, now_hour=now_hour))
 
     async def as_of(self) -> AsOf:

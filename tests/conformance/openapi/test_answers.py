@@ -365,6 +365,20 @@ def test_usage_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", "/v2/users/forget", {}).status_code == 400
 
 
+def test_viewer_tokens_answer_as_described(gateway: GatewayPorts) -> None:
+    admin, path = gateway.admin, "/v2/viewer-tokens"
+    made = admin.ask("POST", path, {"name": "leads", "limits": {"team": ["core"]}})
+    assert made.status_code == 201
+    assert admin.ask("POST", path, {"name": "leads"}).status_code == 409
+    assert admin.ask("POST", path, {"name": "leads 2", "limits": {"user": ["x"]}}).status_code == 400
+    assert admin.ask("GET", f"{path}?sort_key=created_at&name=leads").json()["viewer_tokens"]
+    assert admin.ask("GET", f"{path}?sort_key=odd").status_code == 400
+    limited = {"Authorization": made.json()["secret"]}
+    assert admin.ask("GET", path, headers=limited).status_code == 403
+    assert admin.ask("DELETE", f"{path}/{made.json()['id']}").status_code == 200
+    assert admin.ask("DELETE", f"{path}/{made.json()['id']}").status_code == 404
+
+
 def test_views_answer_as_described(gateway: GatewayPorts) -> None:
     admin, new = gateway.admin, example(gateway_document(), "NewView")
     made = admin.ask("POST", "/v2/views", new)

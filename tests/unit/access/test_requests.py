@@ -110,7 +110,10 @@ def test_every_fault_is_reported_at_once_and_names_its_field() -> None:
         ({"scopes": None, "managed": None}, "scopes, managed: one of them is needed, with at least one entry"),
         ({"scopes": "billing:read_costs"}, "scopes: a list of names is needed"),
         ({"managed": [1]}, "managed: a list of names is needed"),
-        ({"limits": {"per_day": 1}}, "limits: an object of requests_per_minute and bytes_per_minute is needed"),
+        (
+            {"limits": {"per_day": 1}},
+            "limits: an object of requests_per_minute, bytes_per_minute, team and project is needed",
+        ),
         (
             {"limits": {"requests_per_minute": True}},
             "limits.requests_per_minute: a whole number from 1 on is needed, or null for no limit",

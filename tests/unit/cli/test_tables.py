@@ -26,7 +26,14 @@ def devices_table() -> None:
 
 
 def keys_table() -> None:
-    key = {"name": KEY_NAME, "status": "Enabled", "managed": ["send-ai-telemetry"], "scope_count": 1, "id": "k" * 26}
+    key = {
+        "name": KEY_NAME,
+        "status": "Enabled",
+        "managed": ["send-ai-telemetry"],
+        "scope_count": 1,
+        "limits": {},
+        "id": "k" * 26,
+    }
     times = dict.fromkeys(("last_accessed", "last_modified"), "2026-01-05T10:00:00Z")
     print_found([{**key, **times, "updated_by": "ops@example.com", "created_by": "ops@example.com"}])
 
