@@ -1,6 +1,7 @@
 """Budgets and views in a browser: lists, one of each, and the way from the page of usage."""
 
 import json
+import re
 import urllib.request
 
 import pytest
@@ -80,6 +81,26 @@ def test_a_budget_is_set_changed_and_deleted_where_one_stands(
     assert not browser.has_button("search · unknown project")
 
 
+def test_explore_leads_to_the_budget_of_what_it_shows_and_of_each_row(
+    browser: Browser, looks: Looks, gateway: GatewayProcess
+) -> None:
+    browser.log_in(gateway).visit("/usage?range=last_7_days&group_by=team,model&project=&unknown=project&time_zone=UTC")
+    browser.press("Set a budget for search · gpt-4o")
+    assert browser.field("Name").get_attribute("value") == "search · gpt-4o · unknown project"
+    browser.driver.back()
+    browser.press("Budget for this").fill("Name", "No project").fill("Amount", "0.001").press("Set the budget")
+    browser.visit("/usage?range=last_7_days&unknown=project&time_zone=UTC")
+    link = next(each for each in browser.all(".acts a") if "No project" in each.text)
+    assert re.fullmatch(r"Budget No project: \d+ % spent", link.text)
+    browser.visit("/usage?range=last_7_days&group_by=project&time_zone=UTC")
+    (cell,) = browser.texts("[aria-label='Usage by project'] tbody td:last-child")
+    assert re.fullmatch(r"\d+ %\nof budget No project", cell)
+    assert looks.faults("explore with a budget") == []
+    browser.show_as("light", 1280)
+    browser.visit("/?range=7d").press("Set a budget for gpt-4o")
+    assert [box.get_attribute("value") for box in browser.all("[name=filter]")] == ["model=gpt-4o"]
+
+
 def test_a_view_is_renamed_and_deleted(browser: Browser, looks: Looks, gateway: GatewayProcess) -> None:
     browser.log_in(gateway).visit("/usage").press_here("Save as a view").fill("Name of the view", "Mine").press("Save")
     browser.press("Views").press("Mine").press_here("Rename or delete this view")
@@ -87,6 +108,13 @@ def test_a_view_is_renamed_and_deleted(browser: Browser, looks: Looks, gateway: 
     browser.show_as("light", 1280)
     browser.fill("Name", "Ours").press("Rename")
     assert browser.find("h1").text == "Ours"
+    browser.visit("/usage?range=last_month&group_by=user&time_zone=UTC").press_here("Save as a view")
+    assert looks.faults("explore save") == []
+    browser.show_as("light", 1280)
+    browser.choose("Or change a view to this question", "Ours").press("Change it")
+    assert browser.find("nav[aria-label='Saved views'] [aria-current]").text == "Ours"
+    browser.press("Views").press("Ours")
+    assert "Last month" in browser.text
     browser.press_here("Rename or delete this view").press("Delete the view")
     assert "The view is deleted." in browser.text
     assert not browser.has_button("Ours")

@@ -30,7 +30,7 @@ REFUSAL_REMEDIES: Final[Mapping[str, str]] = {
     "foreign_host": "make a key: open intake answers on loopback alone",
     "over_quota_requests": "raise the limits of the key, or let the sender wait: it was asked to send again later",
     "over_quota_bytes": "raise the limits of the key, or let the sender wait: it was asked to send again later",
-    "bad_payload": "correct or update the sender: it cannot be read what it sends, and the answer to it says why",
+    "bad_payload": "correct or update the sender: what it sends cannot be read, and the answer to it says why",
     "unsupported_media": "correct the sender's Content-Type: the answer to it names those that are read",
     "too_large": "have the sender send smaller batches, or raise the limit that the answer to it names",
     "spool_full": "make room, or raise spool.max_bytes: senders were asked to send again later",

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.operate import views as operations
 from gateway.operate.parts import PARTS, STORES
+from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.explore_answers import Explored, explored
 from gateway.operate.site.explore_asked import OWN_RANGE, PATH, PER_PAGE, Asked, Step, asked_of
 from gateway.operate.site.explore_charts import charts_of, table_of
@@ -18,7 +19,7 @@ from gateway.operate.site.operating import change, present
 from gateway.operate.site.usage_answers import SlowAnswers
 from gateway.operate.site.usage_question import SHOWN
 from gateway.operate.site.view import Action, View, form_fields, see
-from gateway.operate.site.views import tabs
+from gateway.operate.site.views import Saved, saved_views
 from gateway.usage.sums.figures import NO_USAGE
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import OrderBy, Question
@@ -30,15 +31,18 @@ SORTED: Final[dict[OrderBy, str]] = {
 STEPS: Final[tuple[tuple[Step, str], ...]] = (("hour", "Hours"), ("day", "Days"))
 SAVE: Final = f"{PATH}/views"
 HAS_PARQUET: Final = find_spec("pyarrow") is not None
-Saved = Sequence[tuple[str, str, bool]]
 
 
-def explore(asked: Asked, question: Question, found: Explored, saved: Saved = ()) -> dict[str, Any]:
-    """The template's context. *saved*: links to views that are kept."""
+def explore(
+    asked: Asked, question: Question, found: Explored, saved: Sequence[Saved] = (), budgets: BudgetLinks = NO_BUDGETS
+) -> dict[str, Any]:
+    """The template's context. *saved*: the views that are kept."""
     return {
         **question_context(asked, question, found),
-        **answer_context(asked, question, found),
-        "saved": saved,
+        **answer_context(asked, question, found, budgets),
+        "saved": [(each.name, each.path, each.is_current) for each in saved],
+        "replaceable": [(each.view_id, each.name) for each in saved],
+        "budget": budgets.of(asked.filters),
     }
 
 
@@ -70,13 +74,14 @@ def question_context(asked: Asked, question: Question, found: Explored) -> dict[
     }
 
 
-def answer_context(asked: Asked, question: Question, found: Explored) -> dict[str, Any]:
+def answer_context(asked: Asked, question: Question, found: Explored, budgets: BudgetLinks) -> dict[str, Any]:
     """The figures, and links to further ones."""
     answer, first, order = found.answer, asked.first, question.order_by
-    rows = [row_of_line(asked, line) for line in answer.lines]
+    rows = [row_of_line(asked, line, budgets) for line in answer.lines]
     has_calls = answer.total != NO_USAGE
     return {
         "rows": rows,
+        "has_budgets": bool(budgets),
         "rest": rest_of(answer, len(rows)),
         "total": total_of(answer),
         "has_calls": has_calls,
@@ -136,19 +141,35 @@ async def load(request: web.Request) -> dict[str, Any]:
             return await explored(apart, question, asked.step)
 
     found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within), ask)
-    return {**explore(asked, question, found, await tabs(request.app[STORES].views, asked)), "fresh_in_s": fresh_in_s}
+    saved = await saved_views(request.app[STORES].views, asked)
+    return {**explore(asked, question, found, saved, budget_links(request)), "fresh_in_s": fresh_in_s}
 
 
 EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
 
 
 async def save(request: web.Request) -> web.Response:
-    """Raises FormFault."""
-    fields = form_fields(request)
+    """As a new view, or as the question of the one that is chosen. Raises FormFault."""
+    fields, store = form_fields(request), request.app[STORES].views
     asked = asked_of(list(request.query.items()))
-    body = asked.body(fields.get("name", ""))
-    await change(request, operations.CREATE, request.app[STORES].views, body, typed=fields)
+    if view_id := fields.get("replaced"):
+        body = {**UNASKED, **asked.body("")}
+        del body["name"]
+        await change(request, operations.CHANGE, store, body, path={"view_id": view_id})
+    else:
+        await change(request, operations.CREATE, store, asked.body(fields.get("name", "")), typed=fields)
     return see(request, asked.path(), "The view was saved.")
+
+
+UNASKED: Final = {
+    "interval": None,
+    "compare": None,
+    "search": None,
+    "time_zone": "UTC",
+    "sort_key": "cost",
+    "sort_order": "desc",
+}
+"""What a view that is replaced has no longer, unless the question has it."""
 
 
 VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load)

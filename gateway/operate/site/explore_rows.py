@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from gateway.operate.site import words
+from gateway.operate.site.budget_links import BudgetLink, BudgetLinks
 from gateway.operate.site.explore_asked import Asked, Filter, name_text
 from gateway.operate.site.usage_figures import MAX_CURRENCIES, NO_CALL, Cost, cost_of
 from gateway.usage.sums.answering import Answer, Line
@@ -57,6 +58,7 @@ class Row(NamedTuple):
     changed: Changes | None
     calls: str = ""
     """Path of its calls; empty where they cannot be told apart."""
+    budget: BudgetLink | None = None
 
     @property
     def key(self) -> str:
@@ -76,7 +78,7 @@ def row_of(names: Sequence[Part], sums: UsageSums, before: UsageSums | None) -> 
     return Row(tuple(names), sums, cost_of(sums), before, cost_before, changes(sums, before))
 
 
-def row_of_line(asked: Asked, line: Line) -> Row:
+def row_of_line(asked: Asked, line: Line, budgets: BudgetLinks) -> Row:
     parts = [part_of(asked, *each) for each in zip(asked.group_by, line.names, strict=True)]
     versions = [
         Version(part_of(asked, "model", each.names[0]), each.sums, cost_of(each.sums)) for each in line.versions
@@ -85,7 +87,14 @@ def row_of_line(asked: Asked, line: Line) -> Row:
         part._replace(versions=tuple(versions)) if dimension == "model" else part
         for dimension, part in zip(asked.group_by, parts, strict=True)
     ]
-    return row_of(parts, line.sums, line.previous)._replace(calls=calls_path(asked, line))
+    filters = filters_of(asked, line)
+    return row_of(parts, line.sums, line.previous)._replace(calls=calls_path(filters, line), budget=budgets.of(filters))
+
+
+def filters_of(asked: Asked, line: Line) -> list[Filter]:
+    """What keeps the calls of a group alone."""
+    filters = [each for each in asked.filters if each.dimension not in asked.group_by]
+    return [*filters, *(Filter(*each) for each in zip(asked.group_by, line.names, strict=True))]
 
 
 def part_of(asked: Asked, dimension: Dimension, name: Name) -> Part:
@@ -93,10 +102,8 @@ def part_of(asked: Asked, dimension: Dimension, name: Name) -> Part:
     return Part(name_text(name), asked.narrowed(dimension, name) if is_known else "")
 
 
-def calls_path(asked: Asked, line: Line) -> str:
-    """The calls of a group and of the filters; empty where a name is no filter of calls."""
-    filters = [each for each in asked.filters if each.dimension not in asked.group_by]
-    filters += [Filter(*each) for each in zip(asked.group_by, line.names, strict=True)]
+def calls_path(filters: Sequence[Filter], line: Line) -> str:
+    """The calls of a group; empty where a name is no filter of calls."""
     pairs: list[tuple[str, str]] = []
     for each in filters:
         if each.dimension not in OF_CALLS or not isinstance(each.name, str):

@@ -10,6 +10,7 @@ from gateway.observability.waiting_metrics import waiting_note
 from gateway.operate.findings.finding import Finding
 from gateway.operate.findings.senders import NOTHING_SENT
 from gateway.operate.parts import PARTS
+from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.usage_answers import Usage, UsageAnswers
 from gateway.operate.site.usage_figures import (
     Row,
@@ -27,6 +28,9 @@ from gateway.usage.insights.finding import Insight
 from gateway.usage.sums.figures import NO_USAGE, Breakdown
 from gateway.usage.sums.grains import Dimension
 
+BUDGETED: Final[tuple[Dimension, ...]] = ("model", "team", "project")
+"""Their rows lead to budgets."""
+
 
 class Table(NamedTuple):
     """Usage by one dimension."""
@@ -39,6 +43,7 @@ class Table(NamedTuple):
     rest: Row | None
     path: str
     """Of the list of all."""
+    has_budgets: bool
 
 
 def overview(
@@ -48,6 +53,7 @@ def overview(
     question: Question,
     usage: Usage,
     now_ms: int,
+    budgets: BudgetLinks = NO_BUDGETS,
 ) -> dict[str, Any]:
     """The template's context. Where nothing was received, the page says what to do about that."""
     interval = question.range.interval
@@ -65,18 +71,24 @@ def overview(
         "charts": charts_of(buckets, usage.total, interval) if usage.total != NO_USAGE else [],
         "interval": interval,
         "over_time": table_of(buckets),
-        "tables": [table_by(question, dimension, found) for dimension, found in usage.by.items()],
+        "tables": [table_by(question, dimension, found, budgets) for dimension, found in usage.by.items()],
         "counted_ms": usage.counted_through_ms,
         "fresh_in_s": usage.fresh_in_s,
     }
 
 
-def table_by(question: Question, dimension: Dimension, found: Breakdown) -> Table:
-    rows = [row_of_group(question, dimension, group) for group in found.groups]
+def table_by(question: Question, dimension: Dimension, found: Breakdown, budgets: BudgetLinks) -> Table:
+    links = budgets if dimension in BUDGETED else NO_BUDGETS
+    rows = [
+        row_of_group(question, dimension, group)._replace(
+            budget=links.of([*question.filters, (dimension, group.names[0])])
+        )
+        for group in found.groups
+    ]
     others = found.count - len(rows)
     name = f"{others:,} more" if others > 0 else "other"
     rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
-    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.explored(dimension))
+    return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.explored(dimension), bool(links))
 
 
 async def load(request: web.Request) -> dict[str, Any]:
@@ -85,7 +97,15 @@ async def load(request: web.Request) -> dict[str, Any]:
     now_ms = parts.now_ms()
     question = question_of(list(request.query.items()))
     usage = await request.app[ANSWERS].answer(question, now_ms)
-    return overview(parts.status(), await findings_of(request), await parts.unsettled(), question, usage, now_ms)
+    return overview(
+        parts.status(),
+        await findings_of(request),
+        await parts.unsettled(),
+        question,
+        usage,
+        now_ms,
+        budget_links(request),
+    )
 
 
 ANSWERS: Final = web.AppKey("answers", UsageAnswers)

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from gateway.operate.site import words
+from gateway.operate.site.budget_links import BudgetLink
 from gateway.operate.site.charts import Chart, Series, Value, bar_chart
 from gateway.operate.site.usage_question import Question
 from gateway.usage.sums.change import cost_in
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     cost: Cost
     versions: tuple["Row", ...] = ()
     """Of a model its dated names."""
+    budget: BudgetLink | None = None
 
 
 def row_of_group(question: Question, dimension: Dimension, group: Group) -> Row:

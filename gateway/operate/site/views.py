@@ -1,7 +1,7 @@
 """Views: those that are kept, and each one with what it shows now."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from aiohttp import web
@@ -44,17 +44,29 @@ def views(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"list": listing(LIST, answer)}
 
 
-async def tabs(store: Views | None, asked: Asked) -> list[tuple[str, str, bool]]:
-    """Name, path in Explore, whether it is what is *asked*, of the first views."""
+class Saved(NamedTuple):
+    """A view as Explore offers it."""
+
+    view_id: str
+    name: str
+    path: str
+    """Of Explore with its question."""
+    is_current: bool
+    """Whether it is what is asked."""
+
+
+async def saved_views(store: Views | None, asked: Asked) -> list[Saved]:
+    """The first of them."""
     if store is None:
         return []
     found = await operations.listed(store, operations.LIST.call(query=[("limit", str(MAX_TABS))]))
-    return [tab(each["name"], explored(view_of(each), store.now_ms()), asked) for each in found["views"]]
+    return [saved_view(each, explored(view_of(each), store.now_ms()), asked) for each in found["views"]]
 
 
-def tab(name: str, path: str, asked: Asked) -> tuple[str, str, bool]:
+def saved_view(view: Mapping[str, Any], path: str, asked: Asked) -> Saved:
     theirs = asked_of(parse_qsl(urlsplit(path).query))
-    return name, path, {**UNSAID, **theirs.body("")} == {**UNSAID, **asked.body("")}
+    is_current = {**UNSAID, **theirs.body("")} == {**UNSAID, **asked.body("")}
+    return Saved(view["id"], view["name"], path, is_current)
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:

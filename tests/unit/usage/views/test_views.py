@@ -12,7 +12,7 @@ from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.operate import costs, usage
 from gateway.operate import views as operations
 from gateway.operate.site.explore_asked import asked_of
-from gateway.operate.site.views import DETAIL, VIEW, rows_of, shown, tabs, views
+from gateway.operate.site.views import DETAIL, VIEW, rows_of, saved_views, shown, views
 from gateway.usage.sums import bounds
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
@@ -143,8 +143,11 @@ async def test_the_saved_view_that_is_shown_is_marked(rig: Rig) -> None:
     for name, body in (("core", {"filter": {"team": ["core"]}}), ("all", {})):
         await rig.ask("POST", body={"name": name, "group_by": ["model"], "range": "today", **body})
     shown_now = asked_of(parse_qsl("range=today&group_by=model&team=core&chart=hour"))
-    assert [(name, marked) for name, _, marked in await tabs(rig.store, shown_now)] == [("all", False), ("core", True)]
-    assert await tabs(None, shown_now) == []
+    assert [(each.name, each.is_current) for each in await saved_views(rig.store, shown_now)] == [
+        ("all", False),
+        ("core", True),
+    ]
+    assert await saved_views(None, shown_now) == []
 
 
 async def test_a_view_of_days_is_explored_by_their_chart(rig: Rig) -> None:
