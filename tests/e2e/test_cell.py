@@ -1,10 +1,12 @@
 """Several gateways on one Postgres count as one, whatever dies."""
 
+import asyncio
+import itertools
 import json
 import socket
 import threading
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -12,10 +14,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.processes import HANGS_S
 from benchmarks.scenario import fetch
 from gateway.observability.cell import CELL_NAMES
 from tests.support.cell_processes import Cell, owns, running_cell, stopped
 from tests.support.commands import run_command, run_telemetry_gateway
+from tests.support.device_senders import JSON, Message, enrolled_at, heartbeat, ping, telemetry_of
 from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
 from tests.support.postgres import needs_postgres, running_server
@@ -41,6 +45,29 @@ def send(gateway: GatewayProcess, name: str) -> int:
     except OSError:
         return 0
     return 200
+
+
+FIRST_CONTACTS = 500
+
+
+def contacts_of(device: str, messages: int) -> list[Message]:
+    """Of all three kinds, as they come in any order."""
+    kinds = (lambda: heartbeat(device), lambda: ping(device), lambda: telemetry_of(device))
+    return [kinds[number % 3]() for number in range(messages)]
+
+
+async def post_at_once(cell: Cell, messages: Sequence[Message]) -> list[int]:
+    """Each on a connection of its own, to the gateways in turn; the statuses."""
+    limits = httpx.Limits(max_connections=len(messages))
+    async with httpx.AsyncClient(limits=limits, headers=JSON, timeout=HANGS_S) as client:
+        urls = itertools.cycle(each.intake_url for each in cell.gateways)
+        answers = await asyncio.gather(
+            *(
+                client.post(url + message.path, content=message.body)
+                for url, message in zip(urls, messages, strict=False)
+            )
+        )
+    return [answer.status_code for answer in answers]
 
 
 class Traffic:
@@ -154,6 +181,23 @@ def test_events_unit_cost_and_devices_are_taken_at_any_gateway_and_known_again_a
     assert len(cell.service.event_ids()) == 1
     listed = cell.ask(cell.gateways[2], "/v2/devices")["devices"]
     assert [each["device_id"] for each in listed].count("laptop-7") == 1
+
+
+def test_a_device_enrolls_once_whichever_gateways_it_meets_first(cell: Cell) -> None:
+    cell.wait_until_owned()
+    devices = [f"laptop-{number}" for number in range(FIRST_CONTACTS // 50)]
+    messages = [message for each in devices for message in contacts_of(each, FIRST_CONTACTS // len(devices))]
+    statuses = asyncio.run(post_at_once(cell, messages))
+    assert len(statuses) == FIRST_CONTACTS
+    assert {*statuses} <= {200, 202}, statuses
+
+    def enrolled() -> dict[str, int]:
+        found = enrolled_at(cell.service.data_dir / "service")
+        return {device.device_id: device.enrolments for device in found}
+
+    wait_until_true(lambda: len(enrolled()) == len(devices), what="all devices at the service")
+    wait_until_true(lambda: not cell.ask(cell.gateways[0], "/v2/status")["lanes"]["devices"]["pending"], what="no more")
+    assert enrolled() == dict.fromkeys(devices, 1)
 
 
 def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
