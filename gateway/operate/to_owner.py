@@ -20,9 +20,12 @@ from gateway.operate.guard import host_guard
 from gateway.operate.identity import identity_reader
 from gateway.operate.pages import healthz
 from gateway.operate.relayed_person import HEADER, RelayedPerson
-from gateway.operate.session import AdminAccess
+from gateway.operate.session import SAFE_METHODS, AdminAccess
+from gateway.operate.site.assets import ROUTE as ASSETS_ROUTE
+from gateway.operate.site.assets import is_asset, serve_asset
+from gateway.operate.site.shell import error_page, wants_html
 from gateway.serve.answers import answer_for, kind_of
-from gateway.serve.http.to_owner import OwnerClient, end_to_end, no_owner
+from gateway.serve.http.to_owner import RETRY_AFTER_S, OwnerClient, end_to_end, no_owner
 from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
 
@@ -110,12 +113,17 @@ def member_app(
             note_admitted(request)
         return await passed_on(request, owner, passing)
 
+    async def asset(request: web.Request) -> web.StreamResponse:
+        """A page that says why the owner does not answer needs them too."""
+        return await (serve_asset if is_asset(request.path) else from_owner)(request)
+
     app = web.Application(middlewares=[_answering, host_guard(loopback=loopback, host_names=frozenset())])
     app.add_routes(
         [
             web.get("/healthz", healthz),
             web.get("/readyz", readyz),
             web.get("/metrics", metrics),
+            web.get(ASSETS_ROUTE, asset),
             web.route("*", "/{path:.*}", from_owner),
         ]
     )
@@ -132,10 +140,17 @@ async def _answering(request: web.Request, handler: Handler) -> web.StreamRespon
     except Exception as error:  # noqa: BLE001 - the one place where errors become answers; their text may quote data
         answer = answer_for(error)
         message = str(error) if answer.show_text else "an unforeseen error"
-        response = web.Response(
-            status=answer.status, body=json_error(message, kind_of(error)), headers={"Content-Type": JSON}
-        )
+        response = _error(request, answer.status, message, kind_of(error))
         response.headers["Server"] = SERVER
         if answer.retry_after_s is not None:
             response.headers["Retry-After"] = str(answer.retry_after_s)
         return response
+
+
+def _error(request: web.Request, status: int, message: str, kind: str) -> web.Response:
+    """A browser shows a page, and asks again until there is an owner."""
+    if request.method not in SAFE_METHODS or not wants_html(request):
+        return web.Response(status=status, body=json_error(message, kind), headers={"Content-Type": JSON})
+    page = error_page(status, message)
+    page.headers["Refresh"] = str(RETRY_AFTER_S)
+    return page

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import re
 import socket
 import threading
 import urllib.error
@@ -257,6 +258,18 @@ def test_a_gateway_that_reaches_no_owner_says_so_and_what_to_do(cell: Cell) -> N
     doctor = run_telemetry_gateway("doctor", "--config", str(cell.gateways[1].data_dir.parent / "config.yaml"))
     assert f"FAULT   cell: {text}" in doctor.out
     assert "WARNING cell: no gateway owns it" in doctor.out
+    check_page_of_no_owner(cell.gateways[1])
+
+
+def check_page_of_no_owner(gateway: GatewayProcess) -> None:
+    """It asks again by itself, and has its style without an owner."""
+    page = httpx.get(gateway.admin_url, headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["Refresh"]) == (503, page.headers["Retry-After"])
+    assert "no gateway owns the cell now" in page.text
+    assets = re.findall(r'(?:href|src)="(/assets/[^"]+)"', page.text)
+    assert len(assets) >= 2
+    assert {httpx.get(gateway.admin_url + each).status_code for each in assets} == {200}
+    assert httpx.get(f"{gateway.admin_url}/assets/of-another-release.css").status_code == 503
 
 
 def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too(cell: Cell) -> None:

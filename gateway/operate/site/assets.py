@@ -39,6 +39,10 @@ ASSETS: Final[Mapping[str, Asset]] = read_assets()
 _BY_PATH: Final = {asset.path: asset for asset in ASSETS.values()}
 
 
+def is_asset(path: str) -> bool:
+    return path in _BY_PATH
+
+
 async def serve_asset(request: web.Request) -> web.Response:
     """Raises NotFound."""
     asset = _BY_PATH.get(request.path)
