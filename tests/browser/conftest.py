@@ -1,4 +1,4 @@
-"""A browser for each module, and a gateway with the embedded service to look at.
+"""One browser, and for each module a gateway with the embedded service to look at.
 
 Without Chromium the tests are skipped; BROWSER_TESTS=required makes that a failure, and
 BROWSER_TEST_SCREENSHOTS=FOLDER keeps a picture of each view that is judged.
@@ -35,7 +35,7 @@ def gateway(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield gateway
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def window(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with running_browser(programs, tmp_path_factory.mktemp("browser")) as window:
         yield window
@@ -43,7 +43,7 @@ def window(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def browser(window: Browser, gateway: GatewayProcess) -> Iterator[Browser]:
-    """The module's window on the module's gateway, wide and light, without a session; a test that
+    """The window on the module's gateway, wide and light, without a session; a test that
     leaves errors in its console fails.
     """
     window.scripts(run=True)

@@ -58,7 +58,9 @@ def answer(browser: Browser, gateway: GatewayProcess) -> Any:
 
 
 def amounts(browser: Browser) -> list[str]:
-    return [str(each.get_attribute("value")) for each in browser.all("tbody td:nth-child(2) data")]
+    return [
+        str(each.get_attribute("value")) for each in browser.all("[aria-label^='Usage by'] tbody td:nth-child(2) data")
+    ]
 
 
 def test_four_clicks_from_the_start_to_the_cost_of_features_beside_the_week_before(

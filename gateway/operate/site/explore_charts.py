@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from gateway.operate.site.charts import Chart, Series, Value, bar_chart
@@ -9,7 +10,7 @@ from gateway.operate.site.explore_answers import Course, OverTime
 from gateway.operate.site.explore_asked import name_text
 from gateway.operate.site.usage_figures import NO_CALL, cost_of, money_value, short_value
 from gateway.usage.sums.change import cost_in
-from gateway.usage.sums.figures import NO_USAGE, UsageSums
+from gateway.usage.sums.figures import NO_USAGE, UsageSums, money_text
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
 
@@ -22,7 +23,8 @@ class Table(NamedTuple):
 
     title: str
     names: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[str]]]
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    """Time -> of each name the figure as written, and exact; empty for unknown."""
 
 
 class _Figure(NamedTuple):
@@ -61,11 +63,16 @@ def table_of(found: OverTime, total: UsageSums, order: OrderBy) -> Table:
     figure = figures_of(total, order)[0]
     names = [course_text(course, found.courses) for course in found.courses]
     rows = [
-        (time, [figure.written(figure.of(course.sums[at])) for course in found.courses])
+        (time, [cell_of(figure, course.sums[at]) for course in found.courses])
         for at, time in enumerate(times_of(found))
         if any(course.sums[at] != NO_USAGE for course in found.courses)
     ]
     return Table(figure.title, names, rows)
+
+
+def cell_of(figure: _Figure, sums: UsageSums) -> tuple[str, str]:
+    value = figure.of(sums)
+    return figure.written(value), "" if value is None else money_text(Decimal(value))
 
 
 def course_text(course: Course, courses: Sequence[Course]) -> str:
