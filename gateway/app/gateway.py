@@ -22,6 +22,7 @@ from gateway.config.model import Config
 from gateway.observability.metrics import LaneStatus
 from gateway.observability.telemetry.assembly import tracer_of
 from gateway.serve.assembly import build_gate, build_receiver, open_routes
+from gateway.serve.quotas import ChargedBefore, Quotas
 
 
 class Gateway:
@@ -62,8 +63,9 @@ class Gateway:
             stores = await opened(build)
             delivering = await start_delivering(build, stores)
             gate, senders = build_gate(config, stores.keys), stores.senders.senders
+            quotas = ChargedBefore(monotonic_s) if is_inner else Quotas(monotonic_s)
             receiver = build_receiver(
-                config, delivering.ingest.intake, gate, now_ms=now_ms, senders=senders, tracer=tracer
+                config, delivering.ingest.intake, gate, now_ms=now_ms, senders=senders, tracer=tracer, quotas=quotas
             )
             watching = await start_watching(build, stores, delivering, receiver)
             listening = await start_listening(build, stores, delivering, watching, receiver)

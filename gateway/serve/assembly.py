@@ -78,14 +78,14 @@ def build_receiver(
     monotonic_s: Callable[[], float] = time.monotonic,
     senders: Senders | None = None,
     tracer: Tracer | None = None,
-    gateways: Callable[[], int] = lambda: 1,
+    quotas: Quotas | None = None,
 ) -> Receiver:
     """The receiver with OTLP, AI gateways, events, heartbeats, what other gateways
-    forward, and *further* routes. *gateways*: how many share the quotas.
+    forward, and *further* routes. *quotas*: of keys, where this gateway is not the only one.
     """
     # Where no key is ever asked for, the first one shuts no one out.
     recent = RecentSenders(now_ms, most=0 if config.auth == "none" else MAX_SENDERS)
-    admission = Admission(gate, Quotas(monotonic_s, gateways), subject_reader(config))
+    admission = Admission(gate, quotas or Quotas(monotonic_s), subject_reader(config))
     routes, limits, cors = open_routes(config, intake, further)
     return Receiver(routes, admission, limits, cors, now_ms=now_ms, senders=senders, recent=recent, tracer=tracer)
 

@@ -1,9 +1,12 @@
 """Several gateways on one Postgres count as one, whatever dies."""
 
 import asyncio
+import gzip
 import itertools
 import json
+import os
 import re
+import signal
 import socket
 import threading
 import urllib.error
@@ -217,6 +220,55 @@ def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
     cell.ask(cell.gateways[1], f"/v2/keys/{made['id']}/disable", "POST", {})
     for gateway in cell.gateways:
         wait_until_true(lambda each=gateway: status(each) == 401, timeout_s=5, what="a key that is refused")  # type: ignore[misc]  # as above
+
+
+def new_key(cell: Cell, **limits: int) -> str:
+    asked = {"name": f"events {limits}", "scopes": ["events_v1:create_event"], "limits": limits, "confirmed": True}
+    return str(cell.ask(cell.gateways[0], "/v2/keys", "POST", asked)["secret"])
+
+
+def post_event(gateway: GatewayProcess, key: str, event: dict[str, str]) -> int:
+    """Compressed, and larger when it is plain. The status, once the key is known."""
+    body = gzip.compress(json.dumps(event).encode() + b" " * 2_000)
+    headers = {"Authorization": key, "Content-Type": "application/json", "Content-Encoding": "gzip"}
+    found: list[int] = []
+
+    def is_known() -> bool:
+        found.append(httpx.post(f"{gateway.intake_url}/v1/events", content=body, headers=headers).status_code)
+        return found[-1] != 401
+
+    wait_until_true(is_known, what="a key that is known")
+    return found[-1]
+
+
+def test_what_is_passed_on_is_charged_once_by_its_plain_size(cell: Cell) -> None:
+    """Each gateway has a part of a quota: one request at least, and a third of the bytes."""
+    cell.wait_until_owned()
+    event = {"type": "report.generated", "title": "Report", "source": "shop", "time": "2026-01-05T12:00:00Z"}
+    key = new_key(cell, requests_per_minute=1)
+    assert [post_event(each, key, {"event_id": f"e{n}", **event}) for n, each in enumerate(cell.gateways)] == [202] * 3
+    key = new_key(cell, bytes_per_minute=3_000)
+    assert [post_event(cell.gateways[0], key, {"event_id": f"f{n}", **event}) for n in range(2)] == [202, 429]
+
+
+def test_a_reload_during_a_takeover_holds_at_the_new_owner(cell: Cell) -> None:
+    owner = cell.owner()
+    (heir, other) = cell.others()
+    other.kill()
+    with cell.migrations_held():
+        owner.kill()
+        wait_until_true(lambda: "cell taken" in heir.log.read_text(), what="a takeover")
+        settings = json.loads((heir.data_dir.parent / "config.yaml").read_text())
+        settings["limits"] = {"max_body_bytes": "2KiB"}
+        (heir.data_dir.parent / "config.yaml").write_text(json.dumps(settings))
+        os.kill(heir.process.pid, signal.SIGHUP)
+        wait_until_true(lambda: "configuration reloaded" in heir.log.read_text(), what="a reload")
+        assert "cell owned" not in heir.log.read_text()
+    assert cell.owner() is heir
+    answer = httpx.post(
+        f"http://{cell.internal_address()}/v1/events", content=b" " * 4096, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 413
 
 
 def test_a_command_asks_whichever_gateway_runs(cell: Cell) -> None:

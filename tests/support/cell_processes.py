@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.scenario import fetch
+from spool.postgres.migrating import ONE_AT_A_TIME
 from tests.support.gateway_process import GatewayProcess
 from tests.support.polling import wait_until_true
 from tests.support.postgres import Server, shared_server
@@ -31,6 +32,20 @@ class Cell:
         """In its schema."""
         with psycopg.connect(shared_server().dsn(f"cell_{self.name}"), autocommit=True) as connection:
             connection.execute(sql)
+
+    @contextmanager
+    def migrations_held(self) -> Iterator[None]:
+        """Nobody can make or look for tables, so that a new owner does not come to its end."""
+        with psycopg.connect(shared_server().dsn(f"cell_{self.name}")) as connection:
+            connection.execute(ONE_AT_A_TIME)
+            yield
+
+    def internal_address(self) -> str:
+        """Where the owner listens for the other gateways."""
+        with psycopg.connect(shared_server().dsn(f"cell_{self.name}")) as connection:
+            found = connection.execute("SELECT http FROM member WHERE id = (SELECT owner FROM cell)").fetchone()
+        assert found is not None
+        return str(found[0])
 
     def take_away(self) -> None:
         """From now on a gateway that is not there owns it, for an hour."""

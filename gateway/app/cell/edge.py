@@ -24,6 +24,7 @@ from gateway.serve.cors import Cors
 from gateway.serve.http.billing_drops import billing_drop_routes
 from gateway.serve.http.forwarded import budget_state_route, liveness_route
 from gateway.serve.http.to_owner import OwnerClient, routes_of_edge
+from gateway.serve.quotas import Quotas
 from gateway.serve.receiver import Receiver
 from gateway.serve.routes import Route, RouteTable
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
@@ -71,7 +72,8 @@ async def start_edge(
     front = Front(edge, edge, parser, now_ms=build.now_ms, context=context)
     intake = GatewayIntake(edge, front, None)
     gate = build_gate(config, keys)
-    receiver = build_receiver(config, intake, gate, now_ms=build.now_ms, senders=senders, gateways=gateways)
+    quotas = Quotas(build.monotonic_s, gateways)
+    receiver = build_receiver(config, intake, gate, now_ms=build.now_ms, senders=senders, quotas=quotas)
     parts = EdgeParts(edge, intake, receiver, price_file, further_routes(keys), owner)
     receiver.use(*parts.routes(config))
     return parts

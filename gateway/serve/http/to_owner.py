@@ -14,7 +14,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.common.contract.scopes import INGEST_SCOPE
-from gateway.serve.body import read_body
+from gateway.serve.answers import TO_COME_AGAIN
+from gateway.serve.body import decompressed, read_body
+from gateway.serve.content_encoding import decoder_for
 from gateway.serve.http.http_exchange import HttpExchange
 from gateway.serve.receiver import Receiver
 from gateway.serve.routes import RequestRoute, Route
@@ -121,6 +123,9 @@ def no_owner(why: str) -> SpoolError:
 class OwnerExchange(HttpExchange):
     """A request that the owner answers."""
 
+    _plain_bytes = 0
+    """Of the body."""
+
     def __init__(
         self, owner: OwnerClient, receiver: Receiver, request: web.BaseRequest, route: Route, parameter: str
     ) -> None:
@@ -131,7 +136,21 @@ class OwnerExchange(HttpExchange):
         return self._read_body()
 
     async def _read_body(self) -> None:
-        self.body = await read_body(self.request, None, self.limits, self.hold)
+        self.body = body = await read_body(self.request, None, self.limits, self.hold)
+        self._plain_bytes = len(body) if self.hold.charge is None else await self._plain_size(body)
+
+    async def _plain_size(self, body: bytes) -> int:
+        """What a quota is charged; the body goes on as it came."""
+        decode = decoder_for(self.request.headers.get("Content-Encoding", ""))
+        if decode is None or not body:
+            return len(body)
+        size = len(await decompressed(body, decode, self.limits, self.hold))
+        self.hold.give(size)
+        return size
+
+    def charge(self) -> None:
+        """The owner charges nothing."""
+        self.hold.take_of_quota(self._plain_bytes)
 
     async def call(self) -> None:
         try:
@@ -141,6 +160,8 @@ class OwnerExchange(HttpExchange):
                 self.response = web.Response(status=answer.status, body=content, headers=headers)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise no_owner("it does not answer") from error
+        if answer.status in TO_COME_AGAIN:
+            self.hold.give_back_quota()
 
 
 def routes_of_edge(routes: Sequence[Route], owner: OwnerClient) -> list[Route]:
