@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from exporters.keyring import KeyFault
 from gateway.app.building import Build
 from gateway.app.gateway import Gateway
 from gateway.app.stores import Stores
@@ -121,10 +122,16 @@ class Owning:
             log.warning("cell lost", epoch=taken.epoch, why="another gateway took it, or the lease was not renewed")
 
     async def _started(self, opened: Callable[[Build], Awaitable[Stores]]) -> Gateway:
-        build = self._build
-        return await Gateway.start(
-            self._config, now_ms=build.now_ms, monotonic_s=build.monotonic_s, opened=opened, is_inner=True
+        build, config = self._build, self._config
+        gateway = await Gateway.start(
+            config, now_ms=build.now_ms, monotonic_s=build.monotonic_s, opened=opened, is_inner=True
         )
+        if self._config is not config:  # reloaded meanwhile
+            try:
+                gateway.reload(self._config)
+            except KeyFault as fault:
+                log.warning("not reloaded: the configuration before stays", error=str(fault))
+        return gateway
 
     @staticmethod
     async def _until(*events: asyncio.Event) -> None:
