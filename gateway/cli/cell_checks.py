@@ -4,13 +4,13 @@ says.
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from gateway.app.cell.databases import schema_of
 from gateway.app.cell.home import INSTANCE_FILE, derive
-from gateway.app.cell.secrets import digests, refuse_others
+from gateway.app.cell.secrets import missing, refuse_others
 from gateway.app.cell.stores import CONNECTIONS
 from gateway.cli.cell_facts import CellFacts, facts_of
 from gateway.common.contract.errors import CannotStart
@@ -41,11 +41,10 @@ async def look_at_cell(config: Config, copy: Path) -> Looked:
     faults = list(_derived(config, copy))
     facts = await asyncio.to_thread(facts_of, config.store)
     others = [each for each in facts.members if each.id != _own_id(config.data_dir)]
-    own = digests(copy)
-    faults += [*database_faults(config, facts), *secret_faults(config.data_dir, own, others)]
+    faults += [*database_faults(config, facts), *secret_faults(config.data_dir, copy, others)]
     if reason := refuse_open_intake(config, enabled_keys=facts.enabled_keys):
         faults.append(Found("open intake", reason))
-    return faults, [*database_notes(config, facts, others), *missing_secrets(own, others), *cell_notes(facts)]
+    return faults, [*database_notes(config, facts, others), *missing_secrets(copy, others), *cell_notes(facts)]
 
 
 def _derived(config: Config, copy: Path) -> Iterator[Found]:
@@ -103,21 +102,21 @@ def standbys_needed(names: str) -> int:
     return int(counted[1]) if counted else int(bool(names.strip()))
 
 
-def secret_faults(data_dir: Path, own: Mapping[str, str], others: Sequence[Member]) -> Iterator[Found]:
-    """Secrets that differ from those of a gateway that is alive."""
+def secret_faults(data_dir: Path, copy: Path, others: Sequence[Member]) -> Iterator[Found]:
+    """Secrets in the *copy* of *data_dir* that differ from those of a gateway that is alive."""
     try:
-        refuse_others(data_dir, own, others)
+        refuse_others(copy, others)
     except CannotStart as error:
-        what, _, remedy = str(error).rpartition("; ")
+        what, _, remedy = str(error).replace(str(copy), str(data_dir)).rpartition("; ")
         yield Found("secrets", what, remedy)
 
 
-def missing_secrets(own: Mapping[str, str], others: Sequence[Member]) -> Iterator[Found]:
+def missing_secrets(copy: Path, others: Sequence[Member]) -> Iterator[Found]:
     """Secrets that a gateway that is alive has, and that `run` would make again here."""
     for member in others:
-        missing = sorted(member.secrets.keys() - own.keys())
-        if member.is_alive and missing:
-            text = f"{', '.join(missing)} are missing here, and the gateway on {member.name} has them: `run` would make others"
+        names = missing(copy, member.secrets)
+        if member.is_alive and names:
+            text = f"{', '.join(names)} are missing here, and the gateway on {member.name} has them: `run` would make others"
             yield Found("secrets", text, "set the same store.secret on all gateways of the cell, or copy the files")
             return
 

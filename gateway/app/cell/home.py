@@ -58,15 +58,15 @@ async def open_home(build: Build, clock: DatabaseClock) -> CellHome:
     dsn = dsn_of(config.store)
     shared, journals = [await _database(build, dsn) for _ in range(2)]
     await clock.learn(shared)
-    own = digests(config.data_dir)
-    itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), own)
+    noted = digests(config.data_dir)
+    itself = Itself(instance_id(config.data_dir), socket.gethostname(), release(), sorted(FORMS), noted)
     cell = await PostgresCell.open(shared, itself, config.store.lease_s)
     if where := await cell.moved_to():
         raise CannotStart(
             f"what the cell {config.store.cell} held was moved to {where}: start the gateway there (store.type: sqlite),"
             " or name another cell with store.cell"
         )
-    refuse_others(config.data_dir, own, [each for each in await cell.members() if each.id != itself.id])
+    refuse_others(config.data_dir, [each for each in await cell.members() if each.id != itself.id])
     keys = await open_keys(shared, config.data_dir, build.now_ms)
     closing(if_answered, keys.close)
     if reason := refuse_open_intake(config, enabled_keys=int(keys.any_enabled())):

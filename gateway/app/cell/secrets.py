@@ -19,6 +19,9 @@ from gateway.pipeline.assembly import MACHINE_SECRET_FILE, USER_SECRET_FILE
 from gateway.stores.postgres.cell import Member
 
 MIN_CHARS: Final = 32
+KEYED: Final = " hmac"
+"""Ends the name of an entry. An earlier release compares entries of the same name alone, so it does
+not take these for its own."""
 FILES: Final = (*TOKEN_FILES.values(), INBOUND.pepper, MACHINE_SECRET_FILE, USER_SECRET_FILE)
 
 
@@ -42,15 +45,45 @@ def derived(name: str, secret: str) -> bytes:
 
 
 def digests(data_dir: Path) -> dict[str, str]:
-    """Name -> digest, of the files that *data_dir* has."""
+    """Entry -> digest, of the files that *data_dir* has. Keyed with the pepper: a token that was
+    made by hand is not found from its digest. Empty before the pepper is there.
+    """
+    contents = _contents(data_dir)
+    pepper = contents.get(INBOUND.pepper)
+    if pepper is None:
+        return {}
+    return {
+        name + KEYED: hmac.digest(pepper, name.encode() + b"\0" + text, "sha256").hex()
+        for name, text in contents.items()
+    }
+
+
+def _plain_digests(data_dir: Path) -> dict[str, str]:
+    """As a gateway of an earlier release notes them, under the names of the files alone."""
+    return {name: hashlib.sha256(text).hexdigest() for name, text in _contents(data_dir).items()}
+
+
+def _contents(data_dir: Path) -> dict[str, bytes]:
     paths = [data_dir / name for name in FILES]
-    return {path.name: hashlib.sha256(path.read_bytes().strip()).hexdigest() for path in paths if path.exists()}
+    return {path.name: path.read_bytes().strip() for path in paths if path.exists()}
 
 
-def refuse_others(data_dir: Path, own: Mapping[str, str], members: Sequence[Member]) -> None:
+def differing(data_dir: Path, noted: Mapping[str, str]) -> list[str]:
+    """Files of *data_dir* that differ from those of the gateway that *noted* its digests."""
+    own = {**digests(data_dir), **_plain_digests(data_dir)}
+    found = {entry.removesuffix(KEYED) for entry in own.keys() & noted.keys() if own[entry] != noted[entry]}
+    return [INBOUND.pepper] if INBOUND.pepper in found else sorted(found)  # with another pepper all digests differ
+
+
+def missing(data_dir: Path, noted: Mapping[str, str]) -> list[str]:
+    """Files that the gateway has which *noted* its digests, and *data_dir* has not."""
+    return sorted({entry.removesuffix(KEYED) for entry in noted} - _contents(data_dir).keys())
+
+
+def refuse_others(data_dir: Path, members: Sequence[Member]) -> None:
     """Raises CannotStart where a gateway that is alive has another secret."""
     for member in members:
-        differ = sorted(name for name in own.keys() & member.secrets.keys() if own[name] != member.secrets[name])
+        differ = differing(data_dir, member.secrets)
         if member.is_alive and differ:
             raise CannotStart(
                 f"{', '.join(differ)} in {data_dir} differ from those of the gateway on {member.name}: all gateways of a cell"

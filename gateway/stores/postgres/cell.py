@@ -129,9 +129,11 @@ class PostgresCell:
 
     @classmethod
     async def open(cls, database: PostgresDatabase, itself: Itself, lease_s: float) -> "PostgresCell":
-        """Missing tables are made."""
+        """Missing tables are made; what a killed process of this member noted is gone."""
         await make_tables(database, "cell")
-        return cls(database, itself, lease_s)
+        cell = cls(database, itself, lease_s)
+        await cell.leave()
+        return cell
 
     async def moved_to(self) -> str | None:
         """Where what the cell held was moved; None where it is here."""

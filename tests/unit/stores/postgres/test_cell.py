@@ -121,3 +121,12 @@ async def test_members_are_listed_until_they_leave(cell: Members) -> None:
     assert (await cell.first.owner())[5:] == ("127.0.0.1:5001", "127.0.0.1:5002")
     await cell.first.leave()
     assert [x.name for x in await cell.second.members()] == ["b"]
+
+
+async def test_a_gateway_that_starts_again_after_a_kill_is_what_it_is_now(cell: Members) -> None:
+    await cell.first.note_itself("127.0.0.1:4001", "127.0.0.1:4002")
+    now = Itself("id-a", "a", "0.3.0", [1, 2], {"pepper": "d2"})
+    again = await PostgresCell.open(cell.database, now, LEASE_S)
+    await again.note_itself(None, None)
+    (member,) = await again.members()
+    assert (member.release, member.forms, member.secrets) == ("0.3.0", [1, 2], {"pepper": "d2"})
