@@ -34,10 +34,16 @@ MAX_COMMITS: Final = 4
 """On their way at once: further payloads gather."""
 MAX_WAITING_BYTES: Final = 256 << 20
 """Of payloads in memory that wait for a commit."""
+UNANSWERED_S: Final = 5.0
+"""After so long without an answer to a commit, as while the standbys are gone, its senders are
+asked to come again, and others are not taken before one is answered."""
 MEASURE_S: Final = 1.0
 NOTES_S: Final = 1.0
 """How often it is written what senders were seen to do, where nothing else is."""
 RETRY_AFTER_S: Final = 5
+
+_Waiting = tuple[Entry, "asyncio.Future[object]", int]
+"""A payload, what is resolved when it is durable, and its size."""
 
 
 class Edge:
@@ -49,7 +55,7 @@ class Edge:
     def __init__(self, journal: JournalStore, senders: NotingSenders, *, max_bytes: int) -> None:
         """*max_bytes*: of the journal, and so of what waits for an owner."""
         self._journal, self._senders, self._max_bytes = journal, senders, max_bytes
-        self._gathered: list[tuple[Entry, asyncio.Future[object], int]] = []
+        self._gathered: list[_Waiting] = []
         self.waiting_bytes = 0
         """About, of payloads in memory."""
         self._commits: set[asyncio.Task[None]] = set()
@@ -57,6 +63,9 @@ class Edge:
         self.journal_bytes = 0
         """As measured last."""
         self._fault: str | None = "the journal was not asked yet"
+        self._answered_s = 0.0
+        """When a commit was answered last, by the loop's clock."""
+        self._is_unanswered = False
         self._is_said = False
         """Whether the log has it."""
         self.append_seconds = Histogram(ANSWER_S)
@@ -66,7 +75,7 @@ class Edge:
 
     def admit(self, size: int) -> None:
         """As `IntakeStore` has it."""
-        if self._fault is not None:
+        if self.fault is not None:
             raise _unwritten()
         if self.journal_bytes + size > self._max_bytes:
             raise _retried(SpoolFull("the journal of the cell holds as much as spool.max_bytes allows"))
@@ -122,25 +131,44 @@ class Edge:
         if self._gathered and self._timer is None:
             self._commit_gathered()
 
-    async def _commit(self, gathered: Sequence[tuple[Entry, "asyncio.Future[object]", int]]) -> None:
+    async def _commit(self, gathered: Sequence[_Waiting]) -> None:
         error: SpoolError | None = None
         payloads = sum(entry.payloads for entry, _, _ in gathered)
+        overdue = asyncio.get_running_loop().call_later(UNANSWERED_S, self._note_unanswered, gathered)
         try:
             body = write_row([entry for entry, _, _ in gathered], self._senders.take())
             await self._journal.keep(FORM, body, payloads)
-            self._note(None)
+            self._note_answered(None)
         except DatabaseUnavailable as fault:
-            self._note(str(fault))
+            self._note_answered(str(fault))
             error = _unwritten()
         except BaseException as fault:
             error = _retried(SpoolError("the journal of the cell was not written"))
             error.__cause__ = fault
             raise
         finally:
+            overdue.cancel()
             self.waiting_bytes -= sum(size for _, _, size in gathered)
-            for _, future, _ in gathered:
-                if not future.done():
-                    future.set_result(None) if error is None else future.set_exception(error.copied())
+            _end(gathered, error)
+
+    def _note_unanswered(self, overdue: Sequence[_Waiting]) -> None:
+        """Nobody knows what becomes of the payloads that are *overdue*: their senders send them
+        again, and they are counted once. Those that wait for a commit to begin are dropped, where
+        no other commit was answered meanwhile.
+        """
+        _end(overdue, _unwritten())
+        if asyncio.get_running_loop().time() - self._answered_s < UNANSWERED_S:
+            return
+        self._is_unanswered = True
+        self._say()
+        dropped, self._gathered = self._gathered, []
+        self.waiting_bytes -= sum(size for _, _, size in dropped)
+        _end(dropped, _unwritten())
+
+    def _note_answered(self, fault: str | None) -> None:
+        """A commit ended, by that *fault* where it failed."""
+        self._answered_s, self._is_unanswered = asyncio.get_running_loop().time(), False
+        self._note(fault)
 
     async def run(self) -> None:
         """Measure the journal, and write what is noted of senders, until cancelled."""
@@ -161,12 +189,17 @@ class Edge:
             self._note(str(fault))
 
     def _note(self, fault: str | None) -> None:
+        self._fault = fault
+        self._say()
+
+    def _say(self) -> None:
         """The log and `/readyz` say why; a sender is not told where the database is."""
+        fault = self.fault
         if fault is not None and not self._is_said:
             log.warning("the journal cannot be written; senders are asked to come again", error=fault)
         elif fault is None and self._is_said:
             log.info("the journal can be written again")
-        self._fault, self._is_said = fault, fault is not None
+        self._is_said = fault is not None
 
     async def _write_notes(self) -> None:
         notes = self._senders.take()
@@ -181,6 +214,8 @@ class Edge:
     @property
     def fault(self) -> str | None:
         """Why nothing can be kept now; None where all can."""
+        if self._fault is None and self._is_unanswered:
+            return f"Postgres has answered no commit for {UNANSWERED_S:g} s: are its standbys there?"
         return self._fault
 
     async def close(self) -> None:
@@ -190,6 +225,12 @@ class Edge:
             self._commit_gathered()
         while self._commits:
             await asyncio.gather(*self._commits, return_exceptions=True)
+
+
+def _end(waiting: Sequence[_Waiting], error: SpoolError | None) -> None:
+    for _, future, _ in waiting:
+        if not future.done():
+            future.set_result(None) if error is None else future.set_exception(error.copied())
 
 
 def _size_of(parsed: Parsed) -> int:

@@ -120,6 +120,51 @@ async def test_what_waits_in_memory_is_bounded(rig: Rig, monkeypatch: pytest.Mon
     await rig.put(11)
 
 
+async def test_senders_are_asked_to_come_again_while_no_commit_is_answered(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while all standbys are gone: the journal can be asked, and none of its commits ends."""
+    monkeypatch.setattr(edge_module, "UNANSWERED_S", 0.05)
+    rig.journal.may_commit.clear()
+    under_way = []
+    for number in range(edge_module.MAX_COMMITS):
+        under_way.append(asyncio.create_task(rig.put(number)))
+        await until_true(lambda n=number: rig.journal.commits == n + 1, what="one more commit")  # type: ignore[misc]  # the default binds the round's number
+    gathered = [asyncio.create_task(rig.put(number)) for number in range(10, 20)]
+    with structlog.testing.capture_logs() as logged:
+        ended = await asyncio.gather(*under_way, *gathered, return_exceptions=True)
+        assert {str(each) for each in ended} == {
+            "the database of the cell does not take anything now; send the same again later"
+        }
+        await rig.edge.measure()
+        assert "answered no commit" in (rig.edge.fault or "")
+        with pytest.raises(SpoolError, match="does not take anything now") as refused:  # before it is read
+            rig.edge.admit(1)
+        assert refused.value.retry_after_s
+        rig.journal.may_commit.set()
+        await until_true(lambda: rig.edge.fault is None, what="an edge that hears of a commit")
+    assert [each["log_level"] for each in logged] == ["warning", "info"]
+    await until_true(lambda: rig.edge.waiting_bytes == 0, what="commits that ended")
+    await rig.put(20)
+    assert rig.journal.payloads == [1, 1, 1, 1, 1], "what waited for a commit to begin was dropped"
+
+
+async def test_one_commit_that_hangs_refuses_its_own_senders_alone(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_module, "UNANSWERED_S", 1.0)
+    rig.journal.may_commit.clear()
+    hanging = asyncio.create_task(rig.put(1))
+    await until_true(lambda: rig.journal.commits == 1, what="a commit under way")
+    hangs, rig.journal.may_commit = rig.journal.may_commit, asyncio.Event()
+    rig.journal.may_commit.set()
+    while not hanging.done():
+        await rig.put(2)
+    with pytest.raises(SpoolError, match="does not take anything now"):
+        await hanging
+    assert rig.edge.fault is None
+    hangs.set()
+    await until_true(lambda: rig.edge.waiting_bytes == 0, what="its end")
+
+
 async def test_a_stop_waits_for_what_was_taken(rig: Rig) -> None:
     rig.journal.may_commit.clear()
     putting = asyncio.create_task(rig.put(1))
