@@ -130,7 +130,7 @@ class Owning:
             try:
                 gateway.reload(self._config)
             except KeyFault as fault:
-                log.warning("not reloaded: the configuration before stays", error=str(fault))
+                log.error("not reloaded: the configuration before stays", error=str(fault))  # noqa: TRY400 - it says what to do
         return gateway
 
     @staticmethod
