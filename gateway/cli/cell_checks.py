@@ -11,6 +11,7 @@ from typing import Final
 from gateway.app.cell.databases import schema_of
 from gateway.app.cell.home import INSTANCE_FILE, derive
 from gateway.app.cell.secrets import missing, refuse_others
+from gateway.app.cell.seen_turn import SeenTurn
 from gateway.app.cell.stores import CONNECTIONS
 from gateway.cli.cell_facts import CellFacts, facts_of
 from gateway.common.contract.errors import CannotStart
@@ -18,7 +19,7 @@ from gateway.common.plural import plural
 from gateway.common.release import release
 from gateway.config.model import Config, refuse_open_intake
 from gateway.operate.findings.finding import Found
-from gateway.stores.postgres.cell import Member
+from gateway.stores.postgres.cell import Member, Owner
 from spool.postgres.durability import unsafe_settings
 
 OLDEST: Final = 13
@@ -44,7 +45,12 @@ async def look_at_cell(config: Config, copy: Path) -> Looked:
     faults += [*database_faults(config, facts), *secret_faults(config.data_dir, copy, others)]
     if reason := refuse_open_intake(config, enabled_keys=facts.enabled_keys):
         faults.append(Found("open intake", reason))
-    return faults, [*database_notes(config, facts, others), *missing_secrets(copy, others), *cell_notes(facts)]
+    return faults, [
+        *database_notes(config, facts, others),
+        *missing_secrets(copy, others),
+        *cell_notes(facts),
+        *restored_notes(config.data_dir, facts.owner),
+    ]
 
 
 def _derived(config: Config, copy: Path) -> Iterator[Found]:
@@ -145,6 +151,14 @@ def database_notes(config: Config, facts: CellFacts, others: Sequence[Member]) -
 def connections_of(config: Config, gateways: int) -> int:
     """The most that *gateways* have, one of which is the owner."""
     return gateways * (2 * config.store.connections + BESIDE_POOLS) + OF_OWNER
+
+
+def restored_notes(data_dir: Path, owner: Owner) -> Iterator[Found]:
+    """Whether the database is as it was before a moment that the gateway in *data_dir* saw."""
+    seen_turn = SeenTurn(data_dir).of(owner.cell_id)
+    if owner.turn < seen_turn:
+        text = f"the database was restored to an earlier moment (turn {owner.turn}; this gateway saw {seen_turn}): this gateway counts and delivers nothing"
+        yield Found("cell", text, "run `telemetry-gateway store restored` once (docs/cell.md)")
 
 
 def cell_notes(facts: CellFacts) -> Iterator[Found]:

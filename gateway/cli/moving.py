@@ -29,7 +29,7 @@ def move_in(config: Config, data_dir: Path, *, as_json: bool) -> int:
     """0 when the cell holds what *data_dir* does. Raises ClickException: then nothing was moved."""
     if not data_dir.is_dir():
         raise click.ClickException(f"{data_dir} is no directory: name the gateway's with --data-dir")
-    with _refused(), DataLock(data_dir):
+    with refused(), DataLock(data_dir):
         moved = asyncio.run(move_to_cell(config, data_dir))
     print_moved(moved, str(data_dir), name_of(config.store), as_json=as_json)
     if not as_json:
@@ -43,7 +43,7 @@ def move_out(config: Config, data_dir: Path, *, as_json: bool) -> int:
     """0 when *data_dir* holds what the cell does. Raises ClickException."""
     named = data_dir.absolute()
     refuse_used(named, "a cell is moved")
-    with _refused():
+    with refused():
         make_data_dir(named)
         with DataLock(named), unpacking(named) as folder:
             moved = asyncio.run(move_to_folder(config, folder, named))
@@ -73,7 +73,7 @@ def print_moved(moved: Moved, source: str, target: str, *, as_json: bool) -> Non
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def refused() -> Iterator[None]:
     """Errors as ClickException, with what to do."""
     try:
         yield

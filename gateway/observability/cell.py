@@ -26,7 +26,7 @@ CELL_MEMBERS: Final = Name(
 JOURNAL_BYTES: Final = Name(
     "telemetry_gateway_journal_bytes",
     "gauge",
-    "Room that the cell's journal takes: what the owner has not counted yet.",
+    "Bytes that wait in the cell's journal: what the owner has not counted yet.",
 )
 JOURNAL_FAULT: Final = Name(
     "telemetry_gateway_journal_unavailable", "gauge", "1 while this gateway cannot write the cell's journal, else 0."

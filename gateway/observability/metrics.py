@@ -107,7 +107,8 @@ class CellStatus(TypedDict):
     members: Sequence[CellMember]
     """All gateways, oldest first."""
     journal_bytes: Count
-    """Room that the journal takes. Above `spool.max_bytes` senders are refused."""
+    """What waits in the journal. Above `spool.max_bytes`, or more than the owner counts in ten
+    minutes, senders are refused."""
     behind_s: float | None
     """For how long more has waited in the journal than is counted at once, or nothing could be
     counted; null while neither is so."""

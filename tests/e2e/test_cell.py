@@ -9,10 +9,8 @@ import re
 import signal
 import socket
 import threading
-import urllib.error
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
 
 import httpx
 import pytest
@@ -21,34 +19,30 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.processes import HANGS_S
 from benchmarks.scenario import fetch
 from gateway.observability.cell import CELL_NAMES
-from tests.support.cell_processes import Cell, owns, running_cell, stopped
+from tests.support.cell_processes import (
+    PROTOBUF,
+    Cell,
+    Traffic,
+    check_all_is_there_once,
+    owns,
+    running_cell,
+    send,
+    stopped,
+)
 from tests.support.commands import run_command, run_telemetry_gateway
 from tests.support.device_senders import JSON, Message, enrolled_at, heartbeat, ping, telemetry_of
-from tests.support.gateway_process import GatewayProcess, broken_identities
+from tests.support.gateway_process import GatewayProcess
 from tests.support.polling import wait_until_true
 from tests.support.postgres import needs_postgres, running_server
 from tests.support.spans import call_span
 
 pytestmark = needs_postgres
 
-PROTOBUF = {"Content-Type": "application/x-protobuf"}
-
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Iterator[Cell]:
     with running_cell(tmp_path) as running:
         yield running
-
-
-def send(gateway: GatewayProcess, name: str) -> int:
-    """One call; the status, 0 where the gateway did not answer."""
-    try:
-        fetch(f"{gateway.intake_url}/v1/traces", method="POST", headers=PROTOBUF, body=call_span(name, (100, 20)))
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
-    return 200
 
 
 FIRST_CONTACTS = 500
@@ -72,52 +66,6 @@ async def post_at_once(cell: Cell, messages: Sequence[Message]) -> list[int]:
             )
         )
     return [answer.status_code for answer in answers]
-
-
-class Traffic:
-    """Sends calls round robin until it is ended; a call that is not acknowledged goes to the next
-    gateway, so some are sent twice.
-    """
-
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-        self._ends = threading.Event()
-        self.acknowledged: list[str] = []
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def wait_for(self, more: int) -> None:
-        wanted = len(self.acknowledged) + more
-        wait_until_true(lambda: len(self.acknowledged) >= wanted, what=f"{more} more calls")
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ends.is_set():
-            name = f"call {number}"
-            if (
-                send(self._cell.gateways[number % 3], name) == 200
-                or send(self._cell.gateways[(number + 1) % 3], name) == 200
-            ):
-                self.acknowledged.append(name)
-            number += 1
-
-
-def check_all_is_there_once(cell: Cell, traffic: Traffic) -> None:
-    cell.wait_until_delivered(len(traffic.acknowledged))
-    cell.wait_until_owned()
-    status = cell.ask(cell.gateways[0], "/v2/status")
-    assert broken_identities(status) == []
-    records = cell.service.records()
-    names = [record["trace"]["span_id"] for record in records]
-    assert len(names) == len(set(names)) >= len(traffic.acknowledged)
-    assert {record["usage"]["input_tokens"] for record in records} == {100}
 
 
 def test_calls_of_all_gateways_are_counted_once(cell: Cell) -> None:

@@ -5,20 +5,24 @@ service.
 import json
 import os
 import signal
+import threading
+import urllib.error
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
 from benchmarks.scenario import fetch
 from spool.postgres.migrating import ONE_AT_A_TIME
-from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
 from tests.support.postgres import Server, shared_server
 from tests.support.service_process import UNIT_COST_SCOPES, ServiceProcess
+from tests.support.spans import call_span
 
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
 SECRET = "the secret of a cell of the tests, long enough"
 
 
@@ -89,6 +93,63 @@ class Cell:
             return len(self.service.records()) >= calls
 
         wait_until_true(is_there, what=f"{calls} records at the service")
+
+
+def send(gateway: GatewayProcess, name: str) -> int:
+    """One call; the status, 0 where the gateway did not answer."""
+    try:
+        fetch(f"{gateway.intake_url}/v1/traces", method="POST", headers=PROTOBUF, body=call_span(name, (100, 20)))
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+    return 200
+
+
+class Traffic:
+    """Sends calls round robin until it is ended; a call that is not acknowledged goes to the next
+    gateway, so some are sent twice.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._ends = threading.Event()
+        self.acknowledged: list[str] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def wait_for(self, more: int) -> None:
+        wanted = len(self.acknowledged) + more
+        wait_until_true(lambda: len(self.acknowledged) >= wanted, what=f"{more} more calls")
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ends.is_set():
+            name = f"call {number}"
+            if (
+                send(self._cell.gateways[number % 3], name) == 200
+                or send(self._cell.gateways[(number + 1) % 3], name) == 200
+            ):
+                self.acknowledged.append(name)
+            number += 1
+
+
+def check_all_is_there_once(cell: Cell, traffic: Traffic) -> None:
+    cell.wait_until_delivered(len(traffic.acknowledged))
+    cell.wait_until_owned()
+    status = cell.ask(cell.gateways[0], "/v2/status")
+    assert broken_identities(status) == []
+    records = cell.service.records()
+    names = [record["trace"]["span_id"] for record in records]
+    assert len(names) == len(set(names)) >= len(traffic.acknowledged)
+    assert {record["usage"]["input_tokens"] for record in records} == {100}
 
 
 def ask(gateway: GatewayProcess, path: str, method: str = "GET", body: Any = None) -> Any:

@@ -44,6 +44,8 @@ class GatewayProcess:
         self.dies_at: tuple[str, int] | None = None
         """(point, passing) of `tests.support.dying`: the processes started from
         now on end themselves there."""
+        self.program = "gateway.cli.main"
+        """The module that is run."""
         self.data_dir = folder / "data"
         self.log = folder / "gateway.log"
         self._config_file = folder / "config.yaml"
@@ -81,7 +83,7 @@ class GatewayProcess:
 
     def _module(self) -> list[str]:
         run = ["run", "--config", str(self._config_file), "--ports-file", str(self.ports_file)]
-        module = ["gateway.cli.main"] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
+        module = [self.program] if self.dies_at is None else ["tests.support.dying", *map(str, self.dies_at)]
         return [*module, *run]
 
     def spawn(self) -> Process:

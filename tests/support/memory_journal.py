@@ -32,7 +32,7 @@ class MemoryJournal:
             self.commits -= 1
         if self.fails:
             raise DatabaseUnavailable("no primary")
-        self.rows.append(Row((self._next, 1), form, body))
+        self.rows.append(Row((self._next, 1), form, body, len(body)))
         self.payloads.append(payloads)
         self._next += 1
 

@@ -4,6 +4,7 @@ import atexit
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -75,6 +76,12 @@ class Server:
     def _run(self, *arguments: str) -> None:
         subprocess.run([*self._control, *arguments], check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
 
+    def program(self, name: str, *arguments: str) -> None:
+        """Run one of Postgres' own, as the user that the server has."""
+        *as_user, pg_ctl, _, _, _ = self._control
+        command = [*as_user, str(Path(pg_ctl).resolve().with_name(name)), *arguments]
+        subprocess.run(command, check=True, cwd=self.folder, capture_output=True)
+
     def dsn(self, schema: str = "public", **settings: str) -> str:
         """Of *schema*, with *settings* of the session."""
         options = " ".join(f"-c {name}={value}" for name, value in {"search_path": schema, **settings}.items())
@@ -134,7 +141,7 @@ def running_server(settings: Sequence[str] = ()) -> Iterator[Server]:
     chosen = [f"unix_socket_directories={folder}", "listen_addresses=", f"port={port}", *settings]
     options = [part for setting in chosen for part in ("-c", setting)]
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-w"]
-    server = Server(folder, port, control, " ".join(options))
+    server = Server(folder, port, control, shlex.join(options))
     server.start()
     try:
         yield server

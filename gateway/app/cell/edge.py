@@ -2,13 +2,13 @@
 journal, and answered. Whatever else senders ask goes to the owner.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.access.store import KeyStore
 from gateway.app.building import Build
-from gateway.common.contract.journal import JournalStore
+from gateway.app.cell.home import CellHome
+from gateway.app.cell.owning import Owning
 from gateway.common.native import NATIVE
 from gateway.config.model import Config
 from gateway.fleet.senders.noting import NotingSenders
@@ -16,6 +16,7 @@ from gateway.pipeline.assembly import base_context, build_worker, parse_rules, r
 from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.journal.edge import Edge
+from gateway.pipeline.journal.waiting import Waiting
 from gateway.pipeline.parsing.parser import Parser
 from gateway.serve.assembly import build_gate, build_receiver, open_routes
 from gateway.serve.authenticator import KeyAuthenticator
@@ -52,13 +53,11 @@ class EdgeParts:
         return RouteTable(routes_of_edge(table.routes, self.owner), config.http.base_path), limits, cors
 
 
-async def start_edge(
-    build: Build, journal: JournalStore, keys: KeyStore, owner: OwnerClient, gateways: Callable[[], int]
-) -> EdgeParts:
-    """*gateways*: how many take telemetry now. Raises CannotStart."""
-    config = build.config
+async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: Owning, waiting: Waiting) -> EdgeParts:
+    """Raises CannotStart."""
+    config, keys = build.config, home.keys
     senders = NotingSenders(build.now_ms)
-    edge = Edge(journal, senders, max_bytes=config.spool.max_bytes)
+    edge = Edge(home.journal, senders, max_bytes=config.spool.max_bytes, waiting=waiting, form=owning.form)
     build.stack.push_async_callback(edge.close)
     await edge.measure()
     build.run(edge.run(), "journal")
@@ -72,7 +71,7 @@ async def start_edge(
     front = Front(edge, edge, parser, now_ms=build.now_ms, context=context)
     intake = GatewayIntake(edge, front, None)
     gate = build_gate(config, keys)
-    quotas = Quotas(build.monotonic_s, gateways)
+    quotas = Quotas(build.monotonic_s, owning.alive)
     receiver = build_receiver(config, intake, gate, now_ms=build.now_ms, senders=senders, quotas=quotas)
     parts = EdgeParts(edge, intake, receiver, price_file, further_routes(keys), owner)
     receiver.use(*parts.routes(config))

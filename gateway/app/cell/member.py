@@ -24,6 +24,7 @@ from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config
 from gateway.observability.metrics import LaneStatus
 from gateway.operate.session import open_access
+from gateway.pipeline.journal.waiting import Waiting
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.stores.postgres.clock import DatabaseClock
 
@@ -60,12 +61,13 @@ class CellGateway:
             home = await open_home(build, clock)
             build.run(clock.follow(home.shared), "time of the cell")
             access = open_access(config.data_dir, config.metrics_token)
-            owning = Owning(build, home.cell, home.journal, partial(open_owned, home))
+            waiting = Waiting()
+            owning = Owning(build, home.cell, home.journal, partial(open_owned, home), waiting)
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
             for client in (senders, operators):
                 stack.push_async_callback(client.close)
                 build.run(client.run(), "answers of former owners")
-            parts = await start_edge(build, home.journal, home.keys, senders, owning.alive)
+            parts = await start_edge(build, home, senders, owning, waiting)
             ports = await bound(build, parts, owning, home.keys, access, operators)
             build.run(owning.run(), "owner of the cell")
             build.run(maintain(upkeep(build, home, parts)), "maintenance")

@@ -12,6 +12,7 @@ import structlog
 
 from exporters.keyring import KeyFault
 from gateway.app.building import Build
+from gateway.app.cell.seen_turn import SeenTurn
 from gateway.app.gateway import Gateway
 from gateway.app.stores import Stores
 from gateway.common.contract.errors import CannotStart
@@ -21,7 +22,9 @@ from gateway.common.traceback_summary import places
 from gateway.config.model import Config, Tls
 from gateway.config.values import Address, TcpAddress
 from gateway.observability.metrics import CellMember, CellStatus
+from gateway.pipeline.journal.form import shared_form
 from gateway.pipeline.journal.owner import JournalReader, OwnerSpool
+from gateway.pipeline.journal.waiting import Waiting
 from gateway.stores.postgres.cell import NOBODY, Member, Owner, Ownership, PostgresCell, Taken
 from spool.errors import SpoolError
 
@@ -43,8 +46,13 @@ owner keeps."""
 class Owning:
     """Use on the event loop's thread; `run` it until the gateway stops."""
 
-    def __init__(self, build: Build, cell: PostgresCell, journal: JournalStore, opened: Opened) -> None:
+    def __init__(
+        self, build: Build, cell: PostgresCell, journal: JournalStore, opened: Opened, waiting: Waiting
+    ) -> None:
         self._build, self._cell, self._journal, self._opened = build, cell, journal, opened
+        self._waiting, self._seen = waiting, SeenTurn(build.config.data_dir)
+        self._newer_form: int | None = None
+        """Of a row that this release does not read."""
         self._config, self._lease_s = inner_config(build.config), build.config.store.lease_s
         self.gateway: Gateway | None = None
         """While this process owns the cell."""
@@ -54,27 +62,45 @@ class Owning:
         self.owner = NOBODY
         self.members: list[Member] = []
         """As of the last look."""
-        self.journal_bytes = 0
         self.takeovers = 0
         """By this process."""
 
     async def run(self) -> None:
         """Look who owns the cell, and own it while nobody else does."""
-        while True:
-            try:
-                taken = await self._cell.take()
-                await self._look()
-                await self._cell.note_itself(None, None)
-            except DatabaseUnavailable as error:
-                log.warning("the cell cannot be asked", error=str(error))
-                taken = None
+        try:
+            while True:
+                taken = await self._taken()
+                if taken is not None:
+                    await self._own(taken)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            await self._seen.write()
+
+    async def _taken(self) -> Taken | None:
+        try:
+            await self._look()
+            taken = None if self._gives_way() else await self._cell.take(self._seen.of(self.owner.cell_id))
             if taken is not None:
-                await self._own(taken)
-            await asyncio.sleep(LOOK_S)
+                await self._look()
+            await self._cell.note_itself(None, None)
+        except DatabaseUnavailable as error:
+            log.warning("the cell cannot be asked", error=str(error))
+            return None
+        return taken
 
     async def _look(self) -> None:
         self.owner, self.members = await self._cell.owner(), await self._cell.members()
-        self.journal_bytes = await self._journal.waiting_bytes()
+        self._waiting.bytes_per_s = self.owner.bytes_per_s
+        await self._seen.note(self.owner.cell_id, self.owner.turn)
+
+    def _gives_way(self) -> bool:
+        """Whether the journal has rows that another gateway reads, and this one does not."""
+        form, me = self._newer_form, self._cell.member
+        return form is not None and any(x.is_alive and x.id != me and form in x.forms for x in self.members)
+
+    def form(self) -> int:
+        """Of the rows that are written now: gateways of an older release read them as well."""
+        return shared_form([each.forms for each in self.members if each.is_alive])
 
     async def _own(self, taken: Taken) -> None:
         """Own the cell until the lease is lost, or this task is cancelled."""
@@ -119,7 +145,10 @@ class Owning:
                 await self._cell.release(taken.epoch)  # others go first
             await asyncio.sleep(START_AGAIN_S)
         if lost.is_set():
-            log.warning("cell lost", epoch=taken.epoch, why="another gateway took it, or the lease was not renewed")
+            why = "another gateway took it, or the lease was not renewed"
+            if self._gives_way():
+                why = "rows of the journal are of a newer release, and another gateway reads them"
+            log.warning("cell lost", epoch=taken.epoch, why=why)
 
     async def _started(self, opened: Callable[[Build], Awaitable[Stores]]) -> Gateway:
         build, config = self._build, self._config
@@ -154,7 +183,8 @@ class Owning:
         """Where this owner listens for the other gateways."""
         assert self.gateway is not None  # noqa: S101 - it was started
         http, admin = [await self._reachable(each) for each in (self.gateway.ports.http, self.gateway.ports.admin)]
-        await self._cell.note_itself(http, admin)
+        rate = None if self.reader is None else self.reader.progress.bytes_per_s
+        await self._cell.note_itself(http, admin, rate)
         await self._look()
 
     async def _reachable(self, address: Address) -> str:
@@ -175,8 +205,8 @@ class Owning:
             "why": owner.why,
             "since_s": owner.since_s,
             "members": [member_status(each, owner) for each in self.members],
-            "journal_bytes": self.journal_bytes,
-            "behind_s": None if self.reader is None else self.reader.behind_s,
+            "journal_bytes": self._waiting.journal_bytes,
+            "behind_s": None if self.reader is None else self.reader.progress.behind_s,
         }
 
     def reload(self, config: Config) -> None:
@@ -195,6 +225,9 @@ class Owning:
                     lost.set()
                 elif self.gateway is not None:
                     await self._announce()
+                    self._newer_form = None if self.reader is None else self.reader.newer_form
+                    if self._gives_way():
+                        lost.set()
             except DatabaseUnavailable as error:
                 log.warning("the lease could not be renewed", error=str(error))
 

@@ -20,6 +20,8 @@ class Row(NamedTuple):
     """As `gateway.pipeline.journal.form` reads it; None where what is stored does not hold
     together.
     """
+    size_bytes: int
+    """As `waiting_bytes` counts it."""
 
 
 class JournalStore(Protocol):

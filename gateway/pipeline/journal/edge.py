@@ -7,9 +7,9 @@ order of payloads.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -20,13 +20,16 @@ from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.fleet.senders.noting import NotingSenders
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.pipeline.core import PIECE_CALLS, Counting, Kept
-from gateway.pipeline.journal.form import FORM, Entry, SentBy, write_row
+from gateway.pipeline.journal.form import FORMS, OLDEST, Entry, SentBy
+from gateway.pipeline.journal.waiting import RETRY_AFTER_S, Waiting
 from gateway.pipeline.parsing.parse import Parsed
 from gateway.rules.context import Context
 from spool.errors import SpoolError, SpoolFull
 from spool.histogram import ANSWER_S, Histogram
 
 log = structlog.get_logger()
+
+Refusal = TypeVar("Refusal", bound=SpoolError)
 
 GATHER_S: Final = 0.002
 """How long the first payload of a row waits for others."""
@@ -40,7 +43,6 @@ asked to come again, and others are not taken before one is answered."""
 MEASURE_S: Final = 1.0
 NOTES_S: Final = 1.0
 """How often it is written what senders were seen to do, where nothing else is."""
-RETRY_AFTER_S: Final = 5
 
 _Waiting = tuple[Entry, "asyncio.Future[object]", int]
 """A payload, what is resolved when it is durable, and its size."""
@@ -52,16 +54,26 @@ class Edge:
     tracer: Tracer | None = None
     """The owner follows what is sampled; here nothing is."""
 
-    def __init__(self, journal: JournalStore, senders: NotingSenders, *, max_bytes: int) -> None:
-        """*max_bytes*: of the journal, and so of what waits for an owner."""
+    def __init__(
+        self,
+        journal: JournalStore,
+        senders: NotingSenders,
+        *,
+        max_bytes: int,
+        waiting: Waiting | None = None,
+        form: Callable[[], int] = lambda: OLDEST,
+    ) -> None:
+        """*max_bytes*: of the journal, and so of what waits for an owner; *form*: of the rows that
+        all gateways of the cell read now.
+        """
         self._journal, self._senders, self._max_bytes = journal, senders, max_bytes
+        self._waiting, self._form = waiting or Waiting(), form
+        self._room_bytes = max_bytes
         self._gathered: list[_Waiting] = []
         self.waiting_bytes = 0
         """About, of payloads in memory."""
         self._commits: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self.journal_bytes = 0
-        """As measured last."""
         self._fault: str | None = "the journal was not asked yet"
         self._answered_s = 0.0
         """When a commit was answered last, by the loop's clock."""
@@ -77,10 +89,16 @@ class Edge:
         """As `IntakeStore` has it."""
         if self.fault is not None:
             raise _unwritten()
-        if self.journal_bytes + size > self._max_bytes:
-            raise _retried(SpoolFull("the journal of the cell holds as much as spool.max_bytes allows"))
+        beyond_bytes = self.journal_bytes + size - self._room_bytes
+        if beyond_bytes > 0:
+            raise self._full(beyond_bytes)
         if self.waiting_bytes + size > MAX_WAITING_BYTES:
             raise _retried(SpoolFull("too much waits for a commit of the journal"))
+
+    def _full(self, beyond_bytes: int) -> SpoolFull:
+        slow = self._room_bytes < self._max_bytes
+        why = "more than its owner counts in ten minutes" if slow else "as much as spool.max_bytes allows"
+        return _retried(SpoolFull(f"the journal of the cell holds {why}"), self._waiting.retry_after_s(beyond_bytes))
 
     def admit_metrics(self, context: Context) -> None:
         """The owner knows how many series a sender has."""
@@ -136,8 +154,9 @@ class Edge:
         payloads = sum(entry.payloads for entry, _, _ in gathered)
         overdue = asyncio.get_running_loop().call_later(UNANSWERED_S, self._note_unanswered, gathered)
         try:
-            body = write_row([entry for entry, _, _ in gathered], self._senders.take())
-            await self._journal.keep(FORM, body, payloads)
+            form, notes = self._form(), self._senders.take()
+            body = FORMS[form].write([entry for entry, _, _ in gathered], notes)
+            await self._journal.keep(form, body, payloads)
             self._note_answered(None)
         except DatabaseUnavailable as fault:
             self._note_answered(str(fault))
@@ -181,7 +200,9 @@ class Edge:
         nothing is taken.
         """
         try:
-            self.journal_bytes = await self._journal.waiting_bytes()
+            waiting = self._waiting
+            waiting.journal_bytes = await self._journal.waiting_bytes()
+            self._room_bytes = waiting.room_bytes(self._max_bytes)
             self._note(None)
             if not self._gathered:
                 await self._write_notes()
@@ -204,7 +225,13 @@ class Edge:
     async def _write_notes(self) -> None:
         notes = self._senders.take()
         if notes.sent or notes.refused:
-            await self._journal.keep(FORM, write_row([], notes), 0)
+            form = self._form()
+            await self._journal.keep(form, FORMS[form].write([], notes), 0)
+
+    @property
+    def journal_bytes(self) -> int:
+        """As measured last."""
+        return self._waiting.journal_bytes
 
     @property
     def gathered(self) -> int:
@@ -244,6 +271,6 @@ def _unwritten() -> SpoolError:
     return _retried(SpoolError("the database of the cell does not take anything now; send the same again later"))
 
 
-def _retried(error: SpoolError) -> SpoolError:
-    error.retry_after_s = RETRY_AFTER_S
+def _retried(error: Refusal, after_s: int = RETRY_AFTER_S) -> Refusal:
+    error.retry_after_s = after_s
     return error

@@ -2,23 +2,19 @@
 
 A row holds the payloads of one commit: a pickle of plain types alone (protocol 5, which every
 Python from 3.8 on reads). Reading one makes no object of any class, whatever the row holds. A row
-states its form, so that a release that does not know it leaves it to one that does.
+states its form, so that a release that does not know it leaves it to one that does. Gateways of two
+releases write the newest form that all of them read.
 """
 
 import io
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from gateway.fleet.senders.noting import SenderNotes
 from gateway.pipeline.parsing.frames import pack, unpack
 from gateway.pipeline.parsing.parse import Parsed
 from gateway.rules.context import Context
-
-FORM: Final = 1
-"""Of the rows that this release writes."""
-FORMS: Final = frozenset({1})
-"""Of the rows that it reads."""
 
 
 class JournalCorrupt(Exception):
@@ -69,7 +65,7 @@ def write_row(entries: Sequence[Entry], notes: SenderNotes) -> bytes:
 
 
 def read_row(body: bytes) -> tuple[list[Entry], SenderNotes]:
-    """The inverse of `write_row`, of a row whose form is in `FORMS`. Raises JournalCorrupt."""
+    """The inverse of `write_row`. Raises JournalCorrupt."""
     try:
         payloads, notes = _PlainUnpickler(io.BytesIO(body)).load()
         return [_entry(*payload) for payload in payloads], SenderNotes._make(notes)
@@ -86,3 +82,25 @@ class _PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str, /) -> NoReturn:
         raise pickle.UnpicklingError("a class")
+
+
+class Form(NamedTuple):
+    """One way to write a row."""
+
+    write: Callable[[Sequence[Entry], SenderNotes], bytes]
+    read: Callable[[bytes], tuple[list[Entry], SenderNotes]]
+    """Raises JournalCorrupt."""
+
+
+FORMS: Final[dict[int, Form]] = {1: Form(write_row, read_row)}
+"""Those that this release writes and reads, oldest first. A newer one reads them all."""
+OLDEST: Final = min(FORMS)
+"""Which every gateway of the cell reads."""
+
+
+def shared_form(known: Iterable[Collection[int]]) -> int:
+    """The newest form that this release and gateways which know *known* read. Of none: the oldest
+    one, since it is not known who else is there.
+    """
+    others = list(known)
+    return max(FORMS.keys() & set.intersection(*map(set, others)), default=OLDEST) if others else OLDEST

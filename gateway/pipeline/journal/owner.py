@@ -21,7 +21,8 @@ from gateway.common.traceback_summary import places
 from gateway.fleet.senders.activity import Senders
 from gateway.fleet.senders.noting import SenderNotes
 from gateway.pipeline.front import Front
-from gateway.pipeline.journal.form import FORMS, Entry, JournalCorrupt, read_row
+from gateway.pipeline.journal.form import FORMS, Entry, JournalCorrupt
+from gateway.pipeline.journal.waiting import Progress
 from gateway.pipeline.parsing.parse import Parsed
 from gateway.rules.context import Context
 from spool.errors import SpoolError
@@ -82,15 +83,10 @@ class JournalReader:
         self.rows = 0
         self.payloads = 0
         """Counted since the start."""
-        self._behind_since_s: float | None = None
-        """By `time.monotonic`."""
-
-    @property
-    def behind_s(self) -> float | None:
-        """For how long more has waited than is counted at once, or nothing could be counted; None
-        while neither is so.
-        """
-        return None if self._behind_since_s is None else time.monotonic() - self._behind_since_s
+        self.progress = Progress()
+        """Behind while more waits than is counted at once, and while nothing can be counted."""
+        self.newer_form: int | None = None
+        """Of a row that only a newer release reads; None where none was met."""
 
     async def run(self) -> None:
         while True:
@@ -98,12 +94,12 @@ class JournalReader:
                 if not await self.take_page():
                     await asyncio.sleep(POLL_S)
             except (SpoolError, DatabaseUnavailable) as error:
-                self._note_behind(is_behind=True)
+                self.progress.note(0, is_behind=True)
                 self._after = START
                 log.warning("the journal could not be counted; it is tried again", error=str(error))
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001 were this task to end, nothing would ever be counted again
-                self._note_behind(is_behind=True)
+                self.progress.note(0, is_behind=True)
                 self._after = START
                 log.error("unforeseen error", error=type(error).__name__, at=places(error))  # noqa: TRY400 - its text may quote a payload
                 await asyncio.sleep(RETRY_S)
@@ -116,11 +112,11 @@ class JournalReader:
         found = await self._journal.read(self._after, max_rows=max_rows, most_bytes=MOST_BYTES)
         rows: Sequence[Row] = [row for row in found if self._passed_over.get(row.place, 0.0) <= now_s]
         if rows:
-            rows = known_rows(rows)
+            rows = self._known(rows)
             await self._take_or_pass_over(rows)
         if found:
             self._after = (rows or found)[-1].place
-        self._note_behind(is_behind=is_full(found))
+        self.progress.note(sum(row.size_bytes for row in rows), is_behind=is_full(found))
         return len(found)
 
     async def _take_or_pass_over(self, rows: Sequence[Row]) -> None:
@@ -146,11 +142,15 @@ class JournalReader:
             self._passed_over[place] = time.monotonic() + PASSED_OVER_S
             log.error("a row of the journal cannot be counted; it stays, and others go on", place=place)
 
-    def _note_behind(self, *, is_behind: bool) -> None:
-        if not is_behind:
-            self._behind_since_s = None
-        elif self._behind_since_s is None:
-            self._behind_since_s = time.monotonic()
+    def _known(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Those before the first of a newer release, which is read again and again until this
+        gateway is upgraded. Raises SpoolError where that is the first.
+        """
+        known = list(takewhile(lambda row: row.form in FORMS, rows))
+        if not known:
+            self.newer_form = rows[0].form
+            raise SpoolError("a row of the journal is of a newer release: upgrade this gateway")
+        return known
 
     async def _take(self, rows: Sequence[Row]) -> None:
         at_once: list[_Admitted] = []
@@ -204,24 +204,15 @@ class JournalReader:
         self.rows += len(rows)
 
 
-def known_rows(rows: Sequence[Row]) -> Sequence[Row]:
-    """Those before the first of a newer release, which is read again and again until this gateway
-    is upgraded. Raises SpoolError where that is the first.
-    """
-    known = list(takewhile(lambda row: row.form in FORMS, rows))
-    if not known:
-        raise SpoolError("a row of the journal is of a newer release: upgrade this gateway")
-    return known
-
-
 async def _read(row: Row) -> tuple[list[Entry], SenderNotes]:
     if row.body is None:
         raise JournalCorrupt
+    read = FORMS[row.form].read
     if len(row.body) > LARGE_BYTES:
-        return await asyncio.to_thread(read_row, row.body)
-    return read_row(row.body)
+        return await asyncio.to_thread(read, row.body)
+    return read(row.body)
 
 
 def is_full(rows: Sequence[Row]) -> bool:
     """Whether *rows* are as many as are counted at once, so that more may wait."""
-    return len(rows) == MAX_ROWS or sum(len(row.body or b"") for row in rows) > MOST_BYTES // 2
+    return len(rows) == MAX_ROWS or sum(row.size_bytes for row in rows) > MOST_BYTES // 2

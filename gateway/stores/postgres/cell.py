@@ -20,26 +20,29 @@ ALIVE_S: Final = 10
 """A member that was seen within this time is alive."""
 
 _TAKE: Final = (
-    "UPDATE cell SET epoch = epoch + 1, owner = ?, since = clock_timestamp(),"
+    "UPDATE cell SET epoch = epoch + 1, turn = turn + 1, owner = ?, since = clock_timestamp(),"
     " until = clock_timestamp() + make_interval(secs => ?),"
     " why = CASE WHEN epoch = 0 THEN 'start' WHEN owner IS NULL THEN 'released' ELSE 'expired' END"
-    " WHERE (owner IS NULL OR until < clock_timestamp()) AND moved_to IS NULL RETURNING epoch, why"
+    " WHERE (owner IS NULL OR until < clock_timestamp()) AND moved_to IS NULL AND turn >= ? RETURNING epoch, why"
 )
-_RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?) WHERE epoch = ? AND owner = ?"
+_RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?), turn = turn + 1 WHERE epoch = ? AND owner = ?"
 _RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
 _SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? FOR KEY SHARE"
 _OWNER: Final = (
     "SELECT cell.epoch, cell.owner, nullif(cell.why, ''), extract(epoch FROM clock_timestamp() - cell.since)::float8,"
-    " cell.until > clock_timestamp(), member.http, member.admin FROM cell LEFT JOIN member ON member.id = cell.owner"
+    " cell.until > clock_timestamp(), member.http, member.admin, (to_jsonb(member) ->> 'bytes_per_s')::float8,"
+    " to_jsonb(cell) ->> 'id', coalesce((to_jsonb(cell) ->> 'turn')::bigint, 0)"
+    " FROM cell LEFT JOIN member ON member.id = cell.owner"
 )
 _MEMBERS: Final = (
     "SELECT id, name, release, extract(epoch FROM clock_timestamp() - started_at)::float8,"
     " extract(epoch FROM clock_timestamp() - seen_at)::float8, forms, secrets FROM member ORDER BY started_at, id"
 )
 _NOTE: Final = (
-    "INSERT INTO member (id, name, release, forms, http, admin, secrets, started_at, seen_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, clock_timestamp(), clock_timestamp()) ON CONFLICT (id) DO UPDATE SET"
-    " http = excluded.http, admin = excluded.admin, seen_at = excluded.seen_at"
+    "INSERT INTO member (id, name, release, forms, http, admin, secrets, bytes_per_s, started_at, seen_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, clock_timestamp(), clock_timestamp()) ON CONFLICT (id) DO UPDATE SET"
+    " release = excluded.release, forms = excluded.forms, secrets = excluded.secrets,"
+    " http = excluded.http, admin = excluded.admin, bytes_per_s = excluded.bytes_per_s, seen_at = excluded.seen_at"
 )
 
 
@@ -69,9 +72,17 @@ class Owner(NamedTuple):
     http: str | None
     """Where it listens for other members; None while it does not yet."""
     admin: str | None
+    bytes_per_s: float | None
+    """What it counts of the journal; None while it keeps up."""
+    cell_id: str | None
+    """Which cell this is; None where a release that does not know made it."""
+    turn: int
+    """How many commits owners of the cell made."""
 
 
-NOBODY: Final = Owner(0, None, None, None, is_alive=False, http=None, admin=None)
+NOBODY: Final = Owner(
+    0, None, None, None, is_alive=False, http=None, admin=None, bytes_per_s=None, cell_id=None, turn=0
+)
 """Before the first owner."""
 
 
@@ -135,15 +146,22 @@ class PostgresCell:
         await cell.leave()
         return cell
 
+    @property
+    def member(self) -> str:
+        """The id of this process."""
+        return self._itself.id
+
     async def moved_to(self) -> str | None:
         """Where what the cell held was moved; None where it is here."""
         row = await self._database.read(lambda c: c.execute("SELECT moved_to FROM cell").fetchone())
         return None if row is None else row[0]
 
-    async def take(self) -> Taken | None:
-        """Own the cell, where nobody does; None where somebody does, and where it was moved."""
-        member, lease_s = self._itself.id, self._lease_s
-        row = await self._database.commit(lambda c: c.execute(_TAKE, (member, lease_s)).fetchone())
+    async def take(self, seen_turn: int = 0) -> Taken | None:
+        """Own the cell, where nobody does; None where somebody does, where it was moved, and where
+        it is as it was before *seen_turn*.
+        """
+        parameters = self._itself.id, self._lease_s, seen_turn
+        row = await self._database.commit(lambda c: c.execute(_TAKE, parameters).fetchone())
         return None if row is None else Taken(*row)
 
     async def renew(self, epoch: int) -> bool:
@@ -165,10 +183,13 @@ class PostgresCell:
         """Oldest first, also those that are silent."""
         return await self._database.read(members_in)
 
-    async def note_itself(self, http: str | None, admin: str | None) -> None:
-        """This process is alive; where it listens for other members as the owner."""
+    async def note_itself(self, http: str | None, admin: str | None, bytes_per_s: float | None = None) -> None:
+        """This process is alive; as the owner, where it listens for other members, and what it
+        counts while it is behind.
+        """
         me = self._itself
-        row = me.id, me.name, me.release, json.dumps(list(me.forms)), http, admin, json.dumps(dict(me.secrets))
+        forms, digests = json.dumps(list(me.forms)), json.dumps(dict(me.secrets))
+        row = me.id, me.name, me.release, forms, http, admin, digests, bytes_per_s
 
         def note(connection: PostgresConnection) -> None:
             connection.execute(_NOTE, row)

@@ -22,8 +22,13 @@ _READ: Final = (
     "SELECT xid::text::bigint, id, form, packed, body FROM journal WHERE (xid, id) > (?::text::xid8, ?)"
     " AND (xid, id) <= (?::text::xid8, ?) ORDER BY xid, id"
 )
-_LIVE: Final = "SELECT coalesce(sum(length(body) + 100), 0) FROM journal"
-_LONG_BYTES: Final = 64 << 20
+ROW_BYTES: Final = 100
+"""Of a row beside its body."""
+_PAGES: Final = "SELECT pg_relation_size('journal') / current_setting('block_size')::bigint"
+_LIVE: Final = f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0)::bigint FROM journal"  # noqa: S608 - own SQL
+_SAMPLED: Final = _LIVE + " TABLESAMPLE SYSTEM (?)"
+PAGES: Final = 4096
+"""Of the table, that are read to measure what waits; they hold no large body."""
 _THESE: Final = "(xid, id) IN (SELECT unnest(?::text[])::xid8, unnest(?::bigint[]))"
 
 
@@ -53,11 +58,16 @@ class PostgresJournal:
 
 
 def _waiting_bytes(connection: PostgresConnection) -> int:
-    """A table stays as long as it ever was, so of a long one the rows are counted."""
-    (size,) = connection.execute("SELECT pg_total_relation_size('journal')").fetchone() or (0,)
-    if size > _LONG_BYTES:
+    """The rows that are there: a table stays as long as it ever was. Of a long one a sample of
+    pages is read, so that it takes milliseconds however much waits; it is about 2 % wrong.
+    """
+    (pages,) = connection.execute(_PAGES).fetchone() or (0,)
+    if pages <= PAGES:
         (size,) = connection.execute(_LIVE).fetchone() or (0,)
-    return int(size)
+        return int(size)
+    share = PAGES / pages
+    (size,) = connection.execute(_SAMPLED, (100 * share,)).fetchone() or (0,)
+    return int(size / share)
 
 
 def _rows(connection: PostgresConnection, after: tuple[int, int], max_rows: int, most_bytes: int) -> list[Row]:
@@ -69,7 +79,10 @@ def _rows(connection: PostgresConnection, after: tuple[int, int], max_rows: int,
     if last == after:
         return []
     found = connection.execute(_READ, (str(after[0]), after[1], str(last[0]), last[1]))
-    return [Row((xid, number), form, _body(stored, packed)) for xid, number, form, packed, stored in found]
+    return [
+        Row((xid, number), form, _body(stored, packed), len(stored) + ROW_BYTES)
+        for xid, number, form, packed, stored in found
+    ]
 
 
 def _body(stored: bytes, packed: bool) -> bytes | None:  # noqa: FBT001 - a column

@@ -13,6 +13,7 @@ from gateway.pipeline.front import Front
 from gateway.pipeline.journal import edge as edge_module
 from gateway.pipeline.journal.edge import Edge
 from gateway.pipeline.journal.form import read_row
+from gateway.pipeline.journal.waiting import Waiting
 from gateway.pipeline.parsing.parse import ParseRules, Payload
 from gateway.pipeline.parsing.parser import Parser
 from gateway.usage.pricing.prices import Prices
@@ -28,7 +29,8 @@ SENDER = Sender("a key", "10.0.0.7")
 class Rig:
     def __init__(self) -> None:
         self.journal, self.senders = MemoryJournal(), NotingSenders(lambda: 0)
-        self.edge = Edge(self.journal, self.senders, max_bytes=1 << 20)
+        self.waiting = Waiting()
+        self.edge = Edge(self.journal, self.senders, max_bytes=1 << 20, waiting=self.waiting)
         self.front = Front(self.edge, self.edge, Parser(ParseRules(Prices())), now_ms=lambda: 1_767_607_200_000)
 
     async def put(self, number: int) -> None:
@@ -107,6 +109,20 @@ async def test_a_full_journal_is_refused_before_anything_is_read(rig: Rig) -> No
     with pytest.raises(SpoolFull, match=r"spool\.max_bytes") as refused:
         await rig.put(1)
     assert refused.value.retry_after_s
+
+
+async def test_more_than_a_slow_owner_counts_in_ten_minutes_is_refused(rig: Rig) -> None:
+    """Although the journal may hold more; and the sender is told when there is room again."""
+    rig.waiting.bytes_per_s = 100.0
+    rig.journal.size_bytes = 64_000
+    await until_true(lambda: rig.edge.journal_bytes == 64_000, what="an edge that measured again")
+    with pytest.raises(SpoolFull, match="ten minutes") as refused:
+        await rig.put(1)
+    assert 40 <= (refused.value.retry_after_s or 0) <= 60
+    rig.waiting.bytes_per_s = None
+    rig.journal.size_bytes = 63_999
+    await until_true(lambda: rig.edge.journal_bytes == 63_999, what="an edge that measured again")
+    await rig.put(2)
 
 
 async def test_what_waits_in_memory_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from gateway.fleet.senders.noting import SenderNotes
-from gateway.pipeline.journal.form import Entry, JournalCorrupt, SentBy, read_row, write_row
+from gateway.pipeline.journal.form import (
+    FORMS,
+    OLDEST,
+    Entry,
+    Form,
+    JournalCorrupt,
+    SentBy,
+    read_row,
+    shared_form,
+    write_row,
+)
 from gateway.pipeline.parsing.parse import ParseRules, Payload, parse
 from gateway.rules.context import Context
 from gateway.usage.pricing.prices import Prices
@@ -53,3 +63,15 @@ def of_another_shape() -> bytes:
 def test_a_row_that_is_not_ours_is_refused(damaged: Callable[[], bytes]) -> None:
     with pytest.raises(JournalCorrupt):
         read_row(damaged())
+
+
+@pytest.mark.parametrize(
+    ("known", "form"),
+    [([], OLDEST), ([[1, 2]], 2), ([[1, 2], [1]], 1), ([[1, 2], [1, 2, 3]], 2), ([[1, 2], [3]], OLDEST)],
+    ids=["nobody known", "this release", "an older one too", "a newer one too", "none in common"],
+)
+def test_the_newest_form_that_all_gateways_read_is_written(
+    monkeypatch: pytest.MonkeyPatch, known: list[list[int]], form: int
+) -> None:
+    monkeypatch.setitem(FORMS, 2, Form(write_row, read_row))
+    assert shared_form(known) == form

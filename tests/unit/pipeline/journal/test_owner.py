@@ -10,7 +10,7 @@ import pytest
 from gateway.common.contract.journal import Row
 from gateway.fleet.senders.noting import SenderNotes
 from gateway.pipeline.journal import owner as owner_module
-from gateway.pipeline.journal.form import FORM, write_row
+from gateway.pipeline.journal.form import FORMS, OLDEST, read_row, write_row
 from gateway.pipeline.parsing.parse import Payload
 from gateway.rules.context import Context
 from spool.errors import SpoolError
@@ -19,6 +19,8 @@ from tests.support.metrics import Export
 from tests.support.polling import until_true
 from tests.support.spans import call_span
 from tests.support.spool_homes import HOMES
+
+NEWER = max(FORMS) + 1
 
 
 @pytest.fixture(params=HOMES)
@@ -113,7 +115,7 @@ async def test_metrics_of_several_edges_are_one_series(cell: CellRig) -> None:
 
 
 async def test_a_damaged_row_is_set_aside_and_holds_nothing_up(cell: CellRig) -> None:
-    await cell.journal.keep(FORM, b"garbage", 1)
+    await cell.journal.keep(OLDEST, b"garbage", 1)
     await cell.put(calls_of(1), 0)
     await cell.count()
     assert ([row.body for row in cell.journal.damaged], cell.journal.rows) == ([b"garbage"], [])
@@ -121,7 +123,7 @@ async def test_a_damaged_row_is_set_aside_and_holds_nothing_up(cell: CellRig) ->
 
 
 async def test_a_row_of_a_newer_release_waits_for_one(cell: CellRig) -> None:
-    await cell.journal.keep(FORM + 1, b"of the future", 1)
+    await cell.journal.keep(NEWER, b"of the future", 1)
     await cell.put(calls_of(1), 0)
     with pytest.raises(SpoolError, match="newer release"):
         await cell.count()
@@ -131,7 +133,7 @@ async def test_a_row_of_a_newer_release_waits_for_one(cell: CellRig) -> None:
 async def test_rows_before_one_of_a_newer_release_are_counted_once(cell: CellRig) -> None:
     """Also those that take a commit of their own, which would be read again with each try."""
     await cell.put(Payload("metrics", Export(at=60).point(100).body, json=False), 0)
-    await cell.journal.keep(FORM + 1, b"of the future", 1)
+    await cell.journal.keep(NEWER, b"of the future", 1)
     for _ in range(3):
         with pytest.raises(SpoolError, match="newer release"):
             await cell.count()
@@ -143,25 +145,25 @@ async def test_an_owner_is_behind_while_more_waits_than_it_counts_at_once(
     cell: CellRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_module, "MAX_ROWS", 2)
-    assert cell.reader.behind_s is None
+    assert cell.reader.progress.behind_s is None
     for number in range(3):
         await cell.put(calls_of(number), 0)
     await cell.reader.take_page()
-    first_s = cell.reader.behind_s
+    first_s = cell.reader.progress.behind_s
     assert first_s is not None
-    assert (cell.reader.behind_s or 0) > first_s
+    assert (cell.reader.progress.behind_s or 0) > first_s
     await cell.reader.take_page()
-    assert cell.reader.behind_s is None
+    assert cell.reader.progress.behind_s is None
 
 
 async def test_an_owner_that_cannot_count_is_behind(cell: CellRig) -> None:
-    await cell.journal.keep(FORM + 1, b"of the future", 1)
+    await cell.journal.keep(NEWER, b"of the future", 1)
     counting = asyncio.create_task(cell.reader.run())
-    await until_true(lambda: cell.reader.behind_s is not None, what="an owner that is behind")
+    await until_true(lambda: cell.reader.progress.behind_s is not None, what="an owner that is behind")
     counting.cancel()
     cell.journal.rows.clear()
     await cell.reader.take_page()
-    assert cell.reader.behind_s is None
+    assert cell.reader.progress.behind_s is None
 
 
 async def test_a_row_that_fails_for_no_foreseen_reason_keeps_none_behind_it(
@@ -195,7 +197,7 @@ def read_rows_but(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
         found.append(row.place[0])
         if row.place[0] == number:
             raise KeyError
-        return owner_module.read_row(row.body or b"")
+        return read_row(row.body or b"")
 
     monkeypatch.setattr(owner_module, "_read", read)
     return found
@@ -205,7 +207,7 @@ async def test_the_owner_lists_what_senders_did_at_edges(cell: CellRig) -> None:
     notes = SenderNotes(
         [(("a key", "otlp.traces", "sdk/1"), [("app", 1, 2, 1, 0, 300)])], [((None, "litellm", ""), "no", 2)]
     )
-    await cell.journal.keep(FORM, write_row([], notes), 0)
+    await cell.journal.keep(OLDEST, write_row([], notes), 0)
     await cell.count()
     assert [(sender.service, activity.items) for sender, activity in cell.senders.known.items()] == [
         ("app", 2),

@@ -59,6 +59,16 @@ async def test_a_lease_that_ended_is_taken_by_another_one(cell: Members) -> None
     assert (owner.epoch, owner.member, owner.why, owner.is_alive) == (2, "id-b", "expired", True)
 
 
+async def test_a_cell_that_is_as_it_was_before_what_was_seen_is_not_taken(cell: Members) -> None:
+    assert await cell.first.take() is not None
+    assert await cell.first.renew(1)
+    turn = (await cell.first.owner()).turn
+    assert turn == 2
+    await cell.end_lease()
+    assert await cell.second.take(turn + 1) is None
+    assert await cell.second.take(turn) is not None
+
+
 async def test_an_owner_that_stops_gives_the_cell_back(cell: Members) -> None:
     assert await cell.first.take() is not None
     await cell.first.release(1)
@@ -118,7 +128,10 @@ async def test_members_are_listed_until_they_leave(cell: Members) -> None:
         ("a", "0.2.0", [1], {"pepper": "d1"}, True),
         ("b", "0.2.0", [1], {"pepper": "d1"}, True),
     ]
-    assert (await cell.first.owner())[5:] == ("127.0.0.1:5001", "127.0.0.1:5002")
+    owner = await cell.first.owner()
+    assert (owner.http, owner.admin, owner.bytes_per_s) == ("127.0.0.1:5001", "127.0.0.1:5002", None)
+    await cell.second.note_itself("127.0.0.1:5001", "127.0.0.1:5002", 4096.5)
+    assert (await cell.first.owner()).bytes_per_s == 4096.5
     await cell.first.leave()
     assert [x.name for x in await cell.second.members()] == ["b"]
 

@@ -86,14 +86,31 @@ async def test_a_row_that_another_server_numbered_is_read(database: PostgresData
 async def test_what_waits_is_measured_whatever_the_table_was_before(
     database: PostgresDatabase, journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "_LONG_BYTES", 1 << 20)
     for _ in range(40):
         await journal.keep(1, os.urandom(50_000), 1)
-    assert await journal.waiting_bytes() > 2_000_000
+    assert await journal.waiting_bytes() == 40 * 50_100
     await database.commit(
         journal.dropping([row.place for row in await journal.read((0, 0), max_rows=39, most_bytes=1 << 30)])
     )
     assert await journal.waiting_bytes() == 50_100
+
+
+async def test_of_a_long_table_a_sample_says_what_waits(
+    database: PostgresDatabase, journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While most of it is empty, too: nothing was vacuumed yet."""
+    many = (
+        "INSERT INTO journal (form, payloads, packed, body)"
+        " SELECT 1, 1, FALSE, decode(repeat('00', 1900), 'hex') FROM generate_series(1, 24000)"
+    )
+    await database.commit(lambda c: c.execute(many))
+    monkeypatch.setattr(journal_module, "PAGES", 10_000)
+    exact = await journal.waiting_bytes()
+    assert exact == 24_000 * 2_000
+    monkeypatch.setattr(journal_module, "PAGES", 2_000)
+    assert exact * 0.8 < await journal.waiting_bytes() < exact * 1.2
+    await database.commit(lambda c: c.execute("DELETE FROM journal WHERE id % 10 > 0"))
+    assert exact * 0.04 < await journal.waiting_bytes() < exact * 0.16
 
 
 async def test_rows_leave_with_the_commit_that_has_what_came_of_them(
