@@ -28,6 +28,8 @@ COUNT = st.integers(0, 3)
 """Few, so that groups are of equal rank."""
 COST = st.sampled_from([0, 10**17, -(10**12) - 1])
 TOKENS = st.none() | COUNT
+AGO = (4, 3, 1, 0)
+"""How many hours before now each commit is."""
 Question = tuple[TimeRange, AskedGroups]
 ORDERS: tuple[OrderBy, ...] = ("cost", "calls", "input_tokens", "output_tokens", "name")
 
@@ -78,15 +80,19 @@ def answers(kept: SumRows, question: Question) -> list[object]:
     hours = kept.over_time(within, now_hour=NOW_HOUR, interval="hour", where=where)
     days = kept.over_time(within, now_hour=NOW_HOUR, where=where)
     found: Breakdown = kept.breakdown(within, asked, now_hour=NOW_HOUR)
+    names = [
+        (name, {*versions})
+        for name, *versions in kept.names(within, asked.by[0], now_hour=NOW_HOUR, most=3, where=where)
+    ]
     revisions = [kept.revision(day) for day in range(NOW_HOUR // 24 * 24 - 96, NOW_HOUR, 24)]
-    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, revisions]
+    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, names, revisions]
 
 
 async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]]) -> None:
     for number, stored in enumerate(commits):
         tally = Tally()
         tally.sums = {key: [*sums] for key, sums in stored}
-        now_ms = NOW_HOUR * HOUR_MS
+        now_ms = (NOW_HOUR - AGO[number]) * HOUR_MS
         await home.store(Counted(tally, "spool", number, None, now_ms, now_ms))
 
 

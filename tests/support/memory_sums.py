@@ -30,6 +30,7 @@ from gateway.usage.sums.grains import (
 from gateway.usage.sums.history import History, Model, Usage
 from gateway.usage.sums.home import AskedGroups, AsOf, Counted, SumRows
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
+from gateway.usage.sums.summing import sums_of_hour, to_sum
 from gateway.usage.sums.tally import (
     ATTO,
     CACHEABLE,
@@ -49,7 +50,7 @@ from gateway.usage.sums.tally import (
     Sums,
     Tally,
 )
-from gateway.usage.sums.timespan import SPANS, Interval, Segment, TimeRange, segments
+from gateway.usage.sums.timespan import SPANS, Interval, KeptHours, Segment, TimeRange, segments
 
 T = TypeVar("T")
 FIRST_NAME: Final = 16
@@ -80,6 +81,8 @@ class KeptSums:
     counted_from: int | None = None
     """First hour of the day in which counting began."""
     hours_from: int = 0
+    summed: TimeRange = field(default=TimeRange(0, 0))
+    """Hours with the sums of every grain."""
     room_checked: int = 0
     as_of_ms: int | None = None
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -112,6 +115,7 @@ class MemorySums:
         kept_hour, now_hour = earlier_ms // HOUR_MS, counted.now_ms // HOUR_MS
         _store_history(changed, counted, now_hour=later_ms // HOUR_MS, kept_hour=kept_hour)
         _store_sums(changed, counted.tally.sums, now_hour=now_hour, kept_hour=kept_hour)
+        _sum_hours(changed, kept_hour)
         if counted.as_of_ms is not None:
             changed.as_of_ms = counted.as_of_ms
         vars(self.kept).update(vars(changed))
@@ -214,7 +218,7 @@ def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
-            for grain, of_grain in by_grain(series, span):
+            for grain, of_grain in by_grain(series, has_all=span == DAY or kept.summed[0] <= hour < kept.summed[1]):
                 _add_series(kept, span, grain, hour, of_grain)
     if kept.counted_from is None:
         kept.counted_from = now_hour // DAY * DAY
@@ -265,10 +269,10 @@ def _delete_old(kept: KeptSums, now_hour: int) -> None:
 
 
 def _keep_room(kept: KeptSums, now_hour: int) -> None:
-    for kept_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
+    for keep_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
         if _rows(kept, HOUR) <= bounds.MAX_HOUR_ROWS:
             break
-        kept.hours_from = max(kept.hours_from, now_hour - kept_hours + 1)
+        kept.hours_from = max(kept.hours_from, now_hour - keep_hours + 1)
         kept.periods = {
             each: series for each, series in kept.periods.items() if each[0] != HOUR or each[2] >= kept.hours_from
         }
@@ -286,6 +290,21 @@ def _keep_room(kept: KeptSums, now_hour: int) -> None:
                     add_up(into, folded(ids, columns), sums)
                 _add_series(kept, DAY, grain, day, into)
         kept.levels[day] = level + 1
+
+
+def kept_hours(kept: KeptSums, now_hour: int) -> KeptHours:
+    return KeptHours(max(kept.hours_from, now_hour - bounds.KEPT_HOURS + 1), kept.summed)
+
+
+def _sum_hours(kept: KeptSums, now_hour: int) -> None:
+    hours, kept.summed = to_sum(kept_hours(kept, now_hour), now_hour)
+    for hour in hours:
+        for grain, series in sums_of_hour(kept.periods.get((HOUR, grains.SERIES.id, hour), {})):
+            kept.periods.pop((HOUR, grain.id, hour), None)
+            _add_series(kept, HOUR, grain, hour, series)
+    for span, grain_id, hour in [*kept.periods]:
+        if span == HOUR and grain_id not in grains.AT_ONCE and hour < kept.summed.first_hour:
+            del kept.periods[span, grain_id, hour]
 
 
 def _rows(kept: KeptSums, span: int) -> int:
@@ -343,8 +362,19 @@ class MemorySumRows:
         total = self._sum(self._rows(parts, asked.where))
         return Breakdown(shown, len(groups), less(total, [group.sums for group in shown]), total)
 
+    def names(
+        self, within: TimeRange, dimension: Dimension, *, now_hour: int, most: int, where: Filters = NO_FILTERS
+    ) -> list[tuple[Name, ...]]:
+        found: list[tuple[Name, ...]] = []
+        for offset in range(most):
+            asked = AskedGroups((dimension,), where, offset=offset, limit=1, folds_versions=dimension == "model")
+            for group in self.breakdown(within, asked, now_hour=now_hour).groups:
+                versions = [each.names[0] for each in group.versions if each.names != group.names]
+                found.append((group.names[0], *versions))
+        return found
+
     def as_of(self, *, now_hour: int) -> AsOf:
-        return AsOf(self._kept.as_of_ms, self._hours_from(now_hour) * HOUR_MS)
+        return AsOf(self._kept.as_of_ms, kept_hours(self._kept, now_hour).first_hour * HOUR_MS)
 
     def revision(self, day: int) -> int:
         return self._kept.revisions.get(day, 0)
@@ -355,11 +385,8 @@ class MemorySumRows:
             number: name for name, number in self._kept.ids.items()
         }
 
-    def _hours_from(self, now_hour: int) -> int:
-        return max(self._kept.hours_from, now_hour - bounds.KEPT_HOURS + 1)
-
     def _parts(self, within: TimeRange, now_hour: int, interval: Interval = "day") -> list[Segment]:
-        return segments(within, now_hour=now_hour, hours_from=self._hours_from(now_hour), interval=interval)
+        return segments(within, now_hour=now_hour, hours=kept_hours(self._kept, now_hour), interval=interval)
 
     def _ids(self, names: Collection[Name]) -> list[int]:
         known = self._kept.ids
@@ -377,7 +404,7 @@ class MemorySumRows:
         if "model" in wanted:
             wanted["model"] |= {each for each, model in self._kept.versions.items() if model in wanted["model"]}
         for part in parts:
-            grain = grain_for({*dimensions, *where}, part.span)
+            grain = grain_for({*dimensions, *where}, has_all=part.has_all)
             for (span, grain_id, hour), series in self._kept.periods.items():
                 if (span, grain_id) != (part.span, grain.id) or not part.first_hour <= hour < part.end_hour:
                     continue

@@ -2,7 +2,7 @@
 period before.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.days import Days, buckets_of
 from gateway.usage.sums.figures import NO_USAGE, Breakdown, Group, UsageSums, less
-from gateway.usage.sums.grains import DAY, Dimension
+from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.names import Filters, Name
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import Question
@@ -108,20 +108,9 @@ async def _searched(queries: UsageQueries, question: Question, within: TimeRange
     if dimension in where:
         found: set[Name] = {name for name in where[dimension] if _holds((name,), text)}
     else:
-        found = {name async for name in _names(queries, dimension, where, within, text)}
+        names = await queries.names(dimension, within=within, most=MAX_SEARCHED, where=where)
+        found = {of_group[0] for of_group in names if _holds(of_group, text)}
     return {**where, dimension: tuple(found)} if found else None
-
-
-async def _names(
-    queries: UsageQueries, dimension: Dimension, where: Filters, within: TimeRange, text: str
-) -> AsyncIterator[Name]:
-    for offset in range(0, MAX_SEARCHED, MAX_GROUPS):
-        page = await queries.by(dimension, within=within, where=where, offset=offset, limit=MAX_GROUPS)
-        for group in page.groups:
-            if _holds((group.names[0], *(each.names[0] for each in group.versions)), text):
-                yield group.names[0]
-        if offset + MAX_GROUPS >= page.count:
-            break
 
 
 def _holds(names: Iterable[Name], text: str) -> bool:

@@ -15,7 +15,9 @@ from typing import Final
 KEPT_HOURS: Final = 35 * 24
 LEAST_HOURS: Final = 9 * 24
 KEPT_DAYS: Final = 400
-MAX_HOUR_ROWS: Final = 500_000
+SUMMED_HOURS: Final = LEAST_HOURS
+"""Hours that are summed by one dimension too; questions about older ones read their series."""
+MAX_HOUR_ROWS: Final = 900_000
 MAX_DAY_ROWS: Final = 800_000
 
 MAX_NAMES: Final = 200_000

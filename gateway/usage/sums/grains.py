@@ -41,48 +41,55 @@ class Grain(NamedTuple):
     dimensions: frozenset[Dimension]
     most_of_day: int
     """Series of one day. Folded series come on top, half as many at most."""
-    most_of_hour: int = 0
-    """0: no hours are kept."""
+    most_of_hour: int
 
     def most(self, span: int) -> int:
         return self.most_of_hour if span == HOUR else self.most_of_day
 
 
-def _of(grain_id: int, *dimensions: Dimension, most_of_day: int) -> Grain:
-    return Grain(grain_id, frozenset(dimensions), most_of_day)
+def _of(grain_id: int, *dimensions: Dimension, day: int, hour: int) -> Grain:
+    return Grain(grain_id, frozenset(dimensions), day, hour)
 
 
-SERIES: Final = Grain(0, frozenset(DIMENSIONS), 4000, most_of_hour=1000)
-TOTAL: Final = Grain(1, frozenset(), 1000, most_of_hour=1000)
+SERIES: Final = _of(0, *DIMENSIONS, day=4000, hour=1000)
+TOTAL: Final = _of(1, day=1000, hour=1000)
 GRAINS: Final = (
     TOTAL,
-    _of(2, "provider", most_of_day=200),
-    _of(3, "provider", "model", most_of_day=1000),
-    _of(4, "team", most_of_day=1000),
-    _of(5, "project", most_of_day=1000),
-    _of(6, "user", most_of_day=2000),
-    _of(7, "device_id", most_of_day=2000),
-    _of(8, "service_name", most_of_day=1000),
-    _of(9, "key", most_of_day=1000),
-    _of(10, "operation", most_of_day=100),
-    _of(11, "source", most_of_day=100),
+    _of(2, "provider", day=200, hour=100),
+    _of(3, "provider", "model", day=1000, hour=300),
+    _of(4, "team", day=1000, hour=300),
+    _of(5, "project", day=1000, hour=300),
+    _of(6, "user", day=2000, hour=500),
+    _of(7, "device_id", day=2000, hour=500),
+    _of(8, "service_name", day=1000, hour=300),
+    _of(9, "key", day=1000, hour=300),
+    _of(10, "operation", day=100, hour=50),
+    _of(11, "source", day=100, hour=50),
     SERIES,
 )
 """From the coarsest to the finest."""
+AT_ONCE: Final = frozenset({TOTAL.id, SERIES.id})
+"""Grains of an hour that calls are added to while it lasts. The others are summed from its series
+when it is over: they are read often, and written once.
+"""
 
 
-def grain_for(dimensions: Collection[Dimension], span: int) -> Grain:
-    """The coarsest grain of *span* that keeps *dimensions*."""
-    return next(grain for grain in GRAINS if grain.most(span) and grain.dimensions.issuperset(dimensions))
+def grain_for(dimensions: Collection[Dimension], *, has_all: bool) -> Grain:
+    """The coarsest grain that keeps *dimensions*; of those of `AT_ONCE` where a period does not
+    have all.
+    """
+    return next(
+        grain for grain in GRAINS if (has_all or grain.id in AT_ONCE) and grain.dimensions.issuperset(dimensions)
+    )
 
 
-def by_grain(series: Mapping[Ids, Sums], span: int) -> Iterator[tuple[Grain, Mapping[Ids, Sums]]]:
-    """The full *series* of one period, by each grain that *span* has. Coarse grains are added up
-    from few series: without user and device, which have most names.
+def by_grain(series: Mapping[Ids, Sums], *, has_all: bool) -> Iterator[tuple[Grain, Mapping[Ids, Sums]]]:
+    """The full *series* of one period, by each of its grains. Coarse grains are added up from few
+    series: without user and device, which have most names.
     """
     few = projected(series, frozenset(DIMENSIONS) - MANY)
     for grain in GRAINS:
-        if grain.most(span):
+        if has_all or grain.id in AT_ONCE:
             is_fine = grain.dimensions & MANY
             yield grain, projected(series if is_fine else few, grain.dimensions)
 

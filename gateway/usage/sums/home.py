@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.history import History
-from gateway.usage.sums.names import NO_FILTERS, Filters
+from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import Tally
 from gateway.usage.sums.timespan import Interval, TimeRange
@@ -107,6 +107,13 @@ class SumRows(Protocol):
         """Hours or UTC days in order; those without any call are left out."""
 
     def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown: ...
+
+    def names(
+        self, within: TimeRange, dimension: Dimension, *, now_hour: int, most: int, where: Filters = NO_FILTERS
+    ) -> list[tuple[Name, ...]]:
+        """Of the *most* groups of *dimension* with the highest cost in the currency of most calls:
+        the name, and the dated names of a model that have calls.
+        """
 
     def as_of(self, *, now_hour: int) -> AsOf: ...
 

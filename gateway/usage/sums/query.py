@@ -16,7 +16,7 @@ from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf, SumHome, SumRows
-from gateway.usage.sums.names import NO_FILTERS, Filters
+from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import Interval, TimeRange
@@ -128,6 +128,14 @@ class UsageQueries:
         within_reach = self._within_reach(where)
         asked = AskedGroups(group_by, within_reach, order_by, currency, ascending, offset, limit, folds_versions=folds)
         return await self._ask(lambda kept, now_hour: kept.breakdown(within, asked, now_hour=now_hour))
+
+    async def names(
+        self, dimension: Dimension, *, within: TimeRange, most: int, where: Filters = NO_FILTERS
+    ) -> list[tuple[Name, ...]]:
+        """Of the *most* groups with the highest cost, each with its dated names."""
+        return await self._ask(
+            lambda kept, now_hour: kept.names(within, dimension, now_hour=now_hour, most=most, where=where)
+        )
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""

@@ -1,5 +1,6 @@
 """The time that a question about usage covers, and which rows answer it. Pure."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -48,9 +49,18 @@ class Segment(NamedTuple):
     span: int
     first_hour: int
     end_hour: int
+    has_all: bool = True
+    """Whether there are rows of every grain."""
 
 
-def segments(within: TimeRange, *, now_hour: int, hours_from: int, interval: Interval = "day") -> list[Segment]:
+class KeptHours(NamedTuple):
+    first_hour: int
+    """The first one that is kept."""
+    summed: TimeRange
+    """Those with rows of every grain."""
+
+
+def segments(within: TimeRange, *, now_hour: int, hours: KeptHours, interval: Interval = "day") -> list[Segment]:
     """The rows that cover *within*: days where it has whole ones, hours for the rest; by *interval*
     hour, hours only. Raises BadRange where those hours are no longer kept.
     """
@@ -64,9 +74,21 @@ def segments(within: TimeRange, *, now_hour: int, hours_from: int, interval: Int
         parts = [Segment(HOUR, first, days_from), Segment(DAY, days_from, days_to), Segment(HOUR, days_to, end)]
     parts = [part for part in parts if part.first_hour < part.end_hour]
     for part in parts:
-        if part.span == HOUR and part.first_hour < hours_from:
-            raise BadRange(_no_hours(hours_from, is_start=part.first_hour == first))
-    return parts
+        if part.span == HOUR and part.first_hour < hours.first_hour:
+            raise BadRange(_no_hours(hours.first_hour, is_start=part.first_hour == first))
+    return [piece for part in parts for piece in (_by_grains(part, hours.summed) if part.span == HOUR else (part,))]
+
+
+def _by_grains(part: Segment, summed: TimeRange) -> Iterator[Segment]:
+    """The pieces of *part*, which is of hours: those before, in and after *summed*."""
+    start, stop = (min(max(hour, part.first_hour), part.end_hour) for hour in summed)
+    for piece in (
+        Segment(HOUR, part.first_hour, start, has_all=False),
+        Segment(HOUR, start, stop),
+        Segment(HOUR, stop, part.end_hour, has_all=False),
+    ):
+        if piece.first_hour < piece.end_hour:
+            yield piece
 
 
 def _no_hours(hours_from: int, *, is_start: bool) -> str:

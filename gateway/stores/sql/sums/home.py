@@ -8,6 +8,7 @@ from gateway.common.storage.sql import SqlDatabase
 from gateway.stores.sql.database import make_tables
 from gateway.stores.sql.sums import hours
 from gateway.stores.sql.sums.forgetting import count_rows, forget_in_sums
+from gateway.stores.sql.sums.hour_sums import sum_hours
 from gateway.stores.sql.sums.model_versions import relate_known
 from gateway.stores.sql.sums.questions import SqlSumRows
 from gateway.stores.sql.sums.rollups import add, note_as_of, take_over
@@ -69,6 +70,7 @@ def _store(connection: Connection, counted: Counted) -> None:
         connection, tally, source=counted.source, through_no=counted.through_no, now_ms=later_ms, kept_ms=earlier_ms
     )
     add(connection, tally.sums, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
+    sum_hours(connection, earlier_ms // HOUR_MS)
     if counted.as_of_ms is not None:
         note_as_of(connection, counted.as_of_ms)
 

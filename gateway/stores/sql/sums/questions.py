@@ -2,15 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.names import ids_asked, names_of
-from gateway.stores.sql.sums.rollups import hours_from
+from gateway.stores.sql.sums.rollups import MAX_COUNT
 from gateway.stores.sql.sums.rows import Rows, marks
 from gateway.usage.sums import bounds
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
-from gateway.usage.sums.grains import OTHER_ID
+from gateway.usage.sums.grains import OTHER_ID, Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
@@ -58,16 +60,29 @@ class SqlSumRows:
         total = _added(cells for _, cells in Rows(connection, parts, asked.where).summed())
         return Breakdown(groups, count, less(total, [group.sums for group in groups]), total)
 
+    def names(
+        self, within: TimeRange, dimension: Dimension, *, now_hour: int, most: int, where: Filters = NO_FILTERS
+    ) -> list[tuple[Name, ...]]:
+        connection, parts, is_model = self._connection, self._parts(within, now_hour), dimension == "model"
+        asked = AskedGroups((dimension,), where, folds_versions=is_model)
+        rows = Rows(connection, parts, where, asked.by, folds_versions=is_model)
+        ids = {group: set[int]() for (group,) in _ordered(rows, asked, _order(connection, parts, asked), most)}
+        for group, version in rows.select("DISTINCT model, version", "").fetchall() if is_model else ():
+            if group in ids and group != version:
+                ids[group].add(version)
+        names = names_of(connection, {*ids, *chain.from_iterable(ids.values())})
+        return [(names[group], *(names[each] for each in versions)) for group, versions in ids.items()]
+
     def as_of(self, *, now_hour: int) -> AsOf:
         (as_of_ms,) = self._connection.execute("SELECT as_of_ms FROM usage_rollup_state").fetchone()
-        return AsOf(as_of_ms, hours_from(self._connection, now_hour) * HOUR_MS)
+        return AsOf(as_of_ms, kept_hours(self._connection, now_hour).first_hour * HOUR_MS)
 
     def revision(self, day: int) -> int:
         found = self._connection.execute("SELECT revision FROM usage_days WHERE hour = ?", (day,)).fetchone()
         return 0 if found is None else int(found[0])
 
     def _parts(self, within: TimeRange, now_hour: int, interval: Interval = "day") -> list[Segment]:
-        return segments(within, now_hour=now_hour, hours_from=hours_from(self._connection, now_hour), interval=interval)
+        return segments(within, now_hour=now_hour, hours=kept_hours(self._connection, now_hour), interval=interval)
 
 
 class _Order(NamedTuple):
@@ -106,16 +121,21 @@ def _ranked(rows: Rows, asked: AskedGroups, order: _Order) -> tuple[list[Ids], i
     """The groups of the page, and how many there are. A group is no one's where every name is
     "other".
     """
-    columns = ", ".join(quoted(asked.by))
-    named = f"WHERE NOT ({' AND '.join(f'{name} = {OTHER_ID}' for name in quoted(asked.by))}) GROUP BY {columns}"
-    found = rows.select(
-        f"{columns}, count(*) OVER ()",
-        f"{named} ORDER BY {order.sql} LIMIT ? OFFSET ?",
-        (*order.parameters, min(asked.limit, bounds.MAX_GROUPS), asked.offset),
-    ).fetchall()
+    found = _ordered(rows, asked, order, min(asked.limit, bounds.MAX_GROUPS), "count(*) OVER ()")
     if found or not asked.offset:
         return [row[:-1] for row in found], found[0][-1] if found else 0
-    return [], len(rows.select(columns, named).fetchall())
+    return [], len(_ordered(rows, asked._replace(offset=0), order, MAX_COUNT))
+
+
+def _ordered(rows: Rows, asked: AskedGroups, order: _Order, limit: int, *more: str) -> list[Ids]:
+    """The ids of each group, then what *more* selects."""
+    columns = ", ".join(quoted(asked.by))
+    is_other = " AND ".join(f"{name} = {OTHER_ID}" for name in quoted(asked.by))
+    return rows.select(
+        ", ".join((columns, *more)),
+        f"WHERE NOT ({is_other}) GROUP BY {columns} ORDER BY {order.sql} LIMIT ? OFFSET ?",
+        (*order.parameters, limit, asked.offset),
+    ).fetchall()
 
 
 def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Sequence[Ids]) -> tuple[Group, ...]:

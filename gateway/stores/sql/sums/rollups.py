@@ -1,5 +1,5 @@
 """Usage by hour and day, for questions about cost. Functions run in the caller's transaction. At
-worst some 150 MiB.
+worst some 200 MiB.
 """
 
 from collections import defaultdict
@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.stores.sql.sums import names
 from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.model_versions import relate
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import COUNTS
@@ -84,9 +85,10 @@ def add(
             add_up(hours[key.hour], ids, sums[key])
         if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
+    first, end = kept_hours(connection, now_hour).summed
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
-            for grain, of_grain in by_grain(series, span):
+            for grain, of_grain in by_grain(series, has_all=span == DAY or first <= hour < end):
                 add_series(connection, span, grain, hour, of_grain)
     _note_changes(connection, days, now_hour)
     _delete_old(connection, kept_hour)
@@ -104,12 +106,6 @@ def take_over(connection: Connection, kept: Mapping[Key, Sums], *, now_hour: int
     if not is_kept:
         add(connection, kept, now_hour=now_hour, is_other=OTHER)
         connection.execute("UPDATE usage_rollup_state SET is_history_kept = TRUE")
-
-
-def hours_from(connection: Connection, now_hour: int) -> int:
-    """The first hour that is kept as an hour."""
-    (kept_from,) = connection.execute("SELECT hours_from FROM usage_rollup_state").fetchone()
-    return max(int(kept_from), now_hour - bounds.KEPT_HOURS + 1)
 
 
 def _numbered(connection: Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
@@ -132,6 +128,13 @@ def add_series(connection: Connection, span: int, grain: Grain, hour: int, serie
     if held + len(series) > grain.most(span):
         series = within_bounds(grain, span, [*connection.execute(_FIND, (span, grain.id, hour))], series)
     connection.executemany(_ADD, ((span, grain.id, hour, *ids, *_cells(sums)) for ids, sums in series.items()))
+
+
+def read_series(connection: Connection, span: int, grain: Grain, hour: int) -> dict[Ids, Sums]:
+    """Those of one period."""
+    width = len(COLUMNS)
+    rows = connection.execute(_READ, (span, grain.id, hour)).fetchall()
+    return {row[:width]: [*row[width:-2], row[-2] * REST + row[-1]] for row in rows}
 
 
 def _cells(sums: Sums) -> list[int | None]:
@@ -160,7 +163,7 @@ def _delete_old(connection: Connection, now_hour: int) -> None:
 
 
 def _delete_hours(connection: Connection, span: int, through_hour: int) -> None:
-    of_grains = [(span, grain.id, through_hour) for grain in grains.GRAINS if grain.most(span)]
+    of_grains = [(span, grain.id, through_hour) for grain in grains.GRAINS]
     connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", of_grains)
 
 
@@ -184,11 +187,11 @@ def row_count(connection: Connection, span: int) -> int:
 
 def _trim_hours(connection: Connection, now_hour: int) -> None:
     """Delete the oldest hours while there are too many rows, a day at a time."""
-    for kept_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
+    for keep_hours in range(bounds.KEPT_HOURS - DAY, bounds.LEAST_HOURS - 1, -DAY):
         if row_count(connection, HOUR) <= bounds.MAX_HOUR_ROWS:
             return
-        _delete_hours(connection, HOUR, now_hour - kept_hours)
-        first_hour = now_hour - kept_hours + 1
+        _delete_hours(connection, HOUR, now_hour - keep_hours)
+        first_hour = now_hour - keep_hours + 1
         connection.execute(
             "UPDATE usage_rollup_state SET hours_from = ? WHERE hours_from < ?", (first_hour, first_hour)
         )
@@ -212,11 +215,8 @@ def _fold_oldest_day(connection: Connection, now_hour: int) -> bool:
 
 
 def _fold_day(connection: Connection, grain: Grain, hour: int, columns: Collection[str]) -> None:
-    period = (DAY, grain.id, hour)
     series: dict[Ids, Sums] = {}
-    width = len(COLUMNS)
-    for row in connection.execute(_READ, period).fetchall():
-        *counts, micro, rest = row[width:]
-        add_up(series, folded(row[:width], columns), [*counts, micro * REST + rest])
-    connection.execute(f"DELETE {_ONE_PERIOD}", period)
+    for ids, sums in read_series(connection, DAY, grain, hour).items():
+        add_up(series, folded(ids, columns), sums)
+    connection.execute(f"DELETE {_ONE_PERIOD}", (DAY, grain.id, hour))
     add_series(connection, DAY, grain, hour, series)

@@ -56,7 +56,7 @@ class Rows:
         given = [each for _, values in among.values() for each in values]
         selects = []
         for part in parts:
-            grain = grain_for({*dimensions, *where}, part.span)
+            grain = grain_for({*dimensions, *where}, has_all=part.has_all)
             selects.append(
                 f"SELECT {columns} FROM {table} WHERE span = ? AND grain = ? AND hour >= ? AND hour < ?{kept}"  # noqa: S608 - own SQL
             )
