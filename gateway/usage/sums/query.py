@@ -133,6 +133,7 @@ class UsageQueries:
         self, dimension: Dimension, *, within: TimeRange, most: int, where: Filters = NO_FILTERS
     ) -> list[tuple[Name, ...]]:
         """Of the *most* groups with the highest cost, each with its dated names."""
+        where = self._within_reach(where)
         return await self._ask(
             lambda kept, now_hour: kept.names(within, dimension, now_hour=now_hour, most=most, where=where)
         )

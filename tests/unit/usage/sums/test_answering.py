@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.common.contract.reach import reach_of
 from gateway.operate.operation import OperationCall
 from gateway.operate.usage import show
 from gateway.usage.sums import answering, bounds
@@ -157,6 +158,14 @@ async def test_days_older_than_the_hours_are_covered_by_utc_days(sums: SumHome, 
     assert found["from"].endswith("T00:00:00Z")
     assert found["totals"]["calls"] == 2
     assert found["previous"]["to"] == found["from"]
+
+
+async def test_a_limited_search_finds_only_names_inside_the_limit(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, of("mine", attribution={"user": "user-a"}), of("theirs", attribution={"user": "user-b"}))
+    limited = queries.limited(reach_of({"team": ["mine"]}))
+    assert [row["user"] for row in (await ask(limited, group_by="user", search="user"))["usage"]] == ["user-a"]
+    assert (await ask(limited, group_by="user", search="user-b"))["usage"] == []
+    assert (await ask(limited, group_by="team", search="theirs"))["usage"] == []
 
 
 async def test_a_search_keeps_groups_whose_name_holds_the_text_and_the_totals_are_theirs(
