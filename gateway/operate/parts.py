@@ -98,6 +98,11 @@ def reach_of(request: web.Request) -> Reach:
     return reach
 
 
+def stores_of(request: web.Request) -> AdminStores:
+    """As whoever sent it sees them. What cannot be divided is missing for a limited caller."""
+    return request.app[STORES].limited(reach_of(request))
+
+
 def running_of(request: web.Request) -> Running:
     """Raises NotFound where the application stands alone."""
     running = request.app[PARTS].running

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from gateway.common.contract.reach import EVERYTHING, Reach
+from gateway.observability.limited_calls import LimitedCalls
+from gateway.observability.metrics import Status
 from gateway.observability.settled_calls import CallReader
 from gateway.operate import (
     backup,
@@ -29,17 +32,19 @@ from gateway.operate import (
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
 from gateway.operate.devices import Devices
-from gateway.operate.insights import Insights
+from gateway.operate.insights import Insights, LimitedInsights
 from gateway.operate.keys import KeyOperation, KeyRequests
 from gateway.operate.lanes import Lanes
 from gateway.operate.operation import AnyOperation, Operation
 from gateway.operate.senders import SenderSource
 from gateway.operate.spool_files import SpoolFiles, StatusSource
 from gateway.operate.unit_cost import StreamSource
+from gateway.serve.authenticator import not_divisible
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
-from gateway.usage.budgets.book import Budgets
+from gateway.usage.budgets.limited import AskedBudgets, LimitedBudgets
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
+from gateway.usage.views.limited import LimitedViews
 from gateway.usage.views.store import Views
 
 S = TypeVar("S")
@@ -82,7 +87,7 @@ class AdminStores:
     lanes: Lanes | None = None
     devices: Devices | None = None
     insights: Insights | None = None
-    budgets: Budgets | None = None
+    budgets: AskedBudgets | None = None
     views: Views | None = None
     senders: SenderSource | None = None
     spool: SpoolFiles | None = None
@@ -93,6 +98,19 @@ class AdminStores:
     calls: CallReader | None = None
     unit_cost: StreamSource | None = None
     backup: BackupSource | None = None
+
+    def limited(self, reach: Reach) -> "AdminStores":
+        """As a caller has them who sees *reach*: what cannot be divided is missing."""
+        if not reach:
+            return self
+        return AdminStores(
+            status=_no_status,
+            usage=self.usage and self.usage.limited(reach),
+            calls=self.calls and LimitedCalls(self.calls, reach),
+            budgets=self.budgets and LimitedBudgets(self.budgets, reach),
+            views=self.views and LimitedViews(self.views, reach),
+            insights=self.insights and LimitedInsights(self.insights, reach),
+        )
 
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
         """Each operation with its store."""
@@ -116,6 +134,11 @@ class AdminStores:
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)
+
+
+def _no_status() -> Status:
+    """Of all teams, so of no one's."""
+    raise not_divisible(EVERYTHING)
 
 
 def _bound(operations: Sequence[Operation[S, Any]], store: S | None) -> Iterator[tuple[AnyOperation, S]]:

@@ -10,6 +10,7 @@ from gateway.common.lists.conventions import envelope, read_request
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.operate.usage import USAGE
 from gateway.usage.views.body import NewView, ViewChange
+from gateway.usage.views.limited import LimitedViews
 from gateway.usage.views.store import VIEW_LIST, Views
 from gateway.usage.views.view import View, ViewDetail, ViewJson, question_of, view_item
 
@@ -55,25 +56,25 @@ _ONE: Final = VIEWS + "/{view_id}"
 
 LIST: Final = Operation(
     method="GET", path=VIEWS, id="listViews", summary="Views", tag=_TAG,
-    scope="views:read_views", handler=listed, answer=Listed(VIEW_LIST, ViewJson),
+    limited=LimitedViews, scope="views:read_views", handler=listed, answer=Listed(VIEW_LIST, ViewJson),
 )  # fmt: skip
 CREATE: Final = Operation(
     method="POST", path=VIEWS, id="createView", summary="Make a view", tag=_TAG,
-    scope="views:create_view", handler=create, body=NewView, errors=(409, 503),
+    limited=LimitedViews, scope="views:create_view", handler=create, body=NewView, errors=(409, 503),
     answer=OperationAnswer("The view is made.", ViewAnswer, 201),
 )  # fmt: skip
 SHOW: Final = Operation(
     method="GET", path=_ONE, id="readView", summary="One view, with the question about usage that it asks now", tag=_TAG,
-    scope="views:read_view", handler=show, answer=OperationAnswer("The view.", ViewAnswer),
+    limited=LimitedViews, scope="views:read_view", handler=show, answer=OperationAnswer("The view.", ViewAnswer),
 )  # fmt: skip
 CHANGE: Final = Operation(
     method="PATCH", path=_ONE, id="changeView", summary="Change some of its fields", tag=_TAG,
-    scope="views:update_view", handler=change, body=ViewChange, errors=(409, 503),
+    limited=LimitedViews, scope="views:update_view", handler=change, body=ViewChange, errors=(409, 503),
     answer=OperationAnswer("The view as it is now.", ViewAnswer),
 )  # fmt: skip
 DELETE: Final = Operation(
     method="DELETE", path=_ONE, id="deleteView", summary="Delete it", tag=_TAG,
-    scope="views:delete_view", handler=delete, answer=OperationAnswer("The view is gone.", status=204),
+    limited=LimitedViews, scope="views:delete_view", handler=delete, answer=OperationAnswer("The view is gone.", status=204),
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation[Views, Any], ...]] = (LIST, CREATE, SHOW, CHANGE, DELETE)

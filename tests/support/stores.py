@@ -288,6 +288,10 @@ class MemoryViews:
         self._home.check()
         return page_of(request, self._kept.values(), field_of=_field, id_of=lambda x: x.view_no, item_of=view_item)
 
+    async def every(self) -> list[View]:
+        self._home.check()
+        return list(self._kept.values())
+
     async def read(self, view_id: str) -> View:
         self._home.check()
         if view_id not in self._kept:

@@ -3,6 +3,8 @@
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from gateway.common.contract.reach import EVERYTHING, Reach
+
 Measure = Literal["actual", "forecast"]
 """What a threshold looks at: what was spent, or what will be at the end of the period."""
 
@@ -22,3 +24,5 @@ class Crossing(NamedTuple):
     currency: str
     figure: Decimal
     """What is spent, or forecast, now."""
+    reach: Reach = EVERYTHING
+    """The teams and projects whose calls the budget counts."""

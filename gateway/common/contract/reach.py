@@ -72,6 +72,12 @@ def is_within(inner: Mapping[Any, Collection[object]], reach: Reach) -> bool:
     return all(dimension in inner and set(inner[dimension]) <= set(names) for dimension, names in reach)
 
 
+def reach_within(kept: Mapping[Any, Collection[object]]) -> Reach:
+    """The least limit that a filter is inside of: what of it can limit."""
+    names = {name: [each for each in kept[name] if isinstance(each, str)] for name in kept if is_limiting(name)}
+    return reach_of({name: found for name, found in names.items() if len(found) == len(kept[name])})
+
+
 def narrowed(given: Mapping[Any, Collection[object]], reach: Reach) -> dict[Any, Collection[object]]:
     """A filter with *reach* as a part of it. Raises Forbidden where it names anything beyond."""
     refuse_beyond(given, reach)

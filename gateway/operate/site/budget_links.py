@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.site.view import can_change
 from gateway.usage.budgets.book import Standing
 from gateway.usage.budgets.budget import Budget, ratio
@@ -84,5 +84,5 @@ NO_BUDGETS: Final = BudgetLinks((), can_set=False)
 
 def budget_links(request: web.Request) -> BudgetLinks:
     """For the page that is asked for."""
-    budgets = request.app[STORES].budgets
+    budgets = stores_of(request).budgets
     return NO_BUDGETS if budgets is None else BudgetLinks(budgets.known(), can_set=can_change(request))

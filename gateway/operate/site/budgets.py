@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.operate import budgets as operations
-from gateway.operate.parts import PARTS, STORES
+from gateway.operate.parts import PARTS, reach_of, stores_of
 from gateway.operate.role import Role
 from gateway.operate.site import budget_form, filter_form
 from gateway.operate.site.explore_asked import asked_of
@@ -34,7 +34,7 @@ CURRENCY: Final = "USD"
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    return budgets(await ask(request, operations.LIST, request.app[STORES].budgets))
+    return budgets(await ask(request, operations.LIST, stores_of(request).budgets))
 
 
 def budgets(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def filter_asked(request: web.Request) -> filter_form.Names:
 
 async def cost_of_late(request: web.Request, kept: filter_form.Names) -> Cost:
     """What such calls cost in the last days; nothing where nothing is counted."""
-    queries = request.app[STORES].usage
+    queries = stores_of(request).usage
     if queries is None:
         return Cost((), 0)
     within = TimeRange.last_days(LOOKED_AT_DAYS, request.app[PARTS].now_ms())
@@ -69,7 +69,7 @@ async def cost_of_late(request: web.Request, kept: filter_form.Names) -> Cost:
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
-    found = (await ask(request, operations.SHOW, request.app[STORES].budgets, query=()))["budget"]
+    found = (await ask(request, operations.SHOW, stores_of(request).budgets, query=()))["budget"]
     return {**budget(found), **choices(request)}
 
 
@@ -84,7 +84,11 @@ def budget(found: Mapping[str, Any]) -> dict[str, Any]:
 def choices(request: web.Request) -> Mapping[str, Any]:
     """What the form offers, with the webhooks of the configuration."""
     running = request.app[PARTS].running
-    return FORM_CHOICES if running is None else {**FORM_CHOICES, "webhooks": tuple(running().config.budgets.webhooks)}
+    return (
+        FORM_CHOICES
+        if running is None or reach_of(request)
+        else {**FORM_CHOICES, "webhooks": tuple(running().config.budgets.webhooks)}
+    )
 
 
 def money_of(state: Mapping[str, Any]) -> dict[str, Decimal | None]:
@@ -117,13 +121,13 @@ async def changed(request: web.Request, operation: Any) -> Mapping[str, Any]:
     """The budget after *operation* with the fields of the form. Raises FormFault, BadPayload."""
     typed = budget_form.typed_of(posted(request))
     body = budget_form.body_of(typed)
-    answer = await change(request, operation, request.app[STORES].budgets, body, typed, budget_form.NAMES)
+    answer = await change(request, operation, stores_of(request).budgets, body, typed, budget_form.NAMES)
     found: Mapping[str, Any] = answer["budget"]
     return found
 
 
 async def delete(request: web.Request) -> web.Response:
-    await change(request, operations.DELETE, request.app[STORES].budgets, {})
+    await change(request, operations.DELETE, stores_of(request).budgets, {})
     return see(request, LIST, "The budget is deleted.")
 
 
@@ -131,12 +135,20 @@ def path_of(budget_id: str) -> str:
     return ONE.format(budget_id=budget_id)
 
 
-VIEW: Final = View(path=LIST, title="Budgets", template="budgets.html", load=load)
+VIEW: Final = View(path=LIST, title="Budgets", template="budgets.html", load=load, honours_limits=True)
 FORM: Final = View(
     path=NEW, title="New budget", template="budget_new.html", load=load_new, role=Role.OPERATOR, in_navigation=False,
     is_live=False, below=LIST,
 )  # fmt: skip
-DETAIL: Final = View(path=ONE, title="Budget", template="budget.html", load=load_one, in_navigation=False, below=LIST)
+DETAIL: Final = View(
+    path=ONE,
+    title="Budget",
+    template="budget.html",
+    load=load_one,
+    in_navigation=False,
+    below=LIST,
+    honours_limits=True,
+)
 VIEWS: Final = (VIEW, FORM, DETAIL)
 ACTIONS: Final = (
     Action(path=LIST, title="Set a budget", handler=create, view=FORM),

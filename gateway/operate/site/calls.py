@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from gateway.operate import calls as operations
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.site.dead_letters import leaves
 from gateway.operate.site.listing import Query, listing
 from gateway.operate.site.operating import ask
@@ -40,7 +40,7 @@ _MEANINGS: Final = {".".join(field.path): plain(field.row.means) for field in FI
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    answer = await ask(request, operations.LIST, request.app[STORES].calls)
+    answer = await ask(request, operations.LIST, stores_of(request).calls)
     return calls(answer, request.query.get("cursor", ""))
 
 
@@ -66,7 +66,7 @@ def without(current: Query, gone: tuple[str, str]) -> str:
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     """Raises NotFound."""
-    return call((await ask(request, operations.SHOW, request.app[STORES].calls))["call"])
+    return call((await ask(request, operations.SHOW, stores_of(request).calls))["call"])
 
 
 def call(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,9 +100,23 @@ def path_of(record_id: str | None, cursor: str = "") -> str:
 
 
 VIEW: Final = View(
-    path=LIST, title="Calls", template="calls.html", load=load, in_navigation=False, below="/usage", is_live=False
+    path=LIST,
+    title="Calls",
+    template="calls.html",
+    load=load,
+    in_navigation=False,
+    below="/usage",
+    is_live=False,
+    honours_limits=True,
 )
 DETAIL: Final = View(
-    path=ONE, title="Call", template="call.html", load=load_one, in_navigation=False, below="/usage", is_live=False
+    path=ONE,
+    title="Call",
+    template="call.html",
+    load=load_one,
+    in_navigation=False,
+    below="/usage",
+    is_live=False,
+    honours_limits=True,
 )
 VIEWS: Final = (VIEW, DETAIL)

@@ -14,7 +14,7 @@ from gateway.common.contract.errors import NotFound
 from gateway.common.contract.scopes import SEND_AI_TELEMETRY
 from gateway.fleet.senders.first_call import FirstCall, first_call
 from gateway.operate import calls, keys, senders
-from gateway.operate.parts import PARTS, STORES, running_of
+from gateway.operate.parts import PARTS, running_of, stores_of
 from gateway.operate.sender_addresses import UNKNOWN, Addresses, addresses, connection_at
 from gateway.operate.site.keys import by_in, choices, store_of
 from gateway.operate.site.operating import ask, change
@@ -46,7 +46,7 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 def is_open(request: web.Request) -> bool:
     """Whether senders need no key."""
-    found = request.app[STORES].keys
+    found = stores_of(request).keys
     return found is not None and not found.keys.ever_created()
 
 
@@ -61,7 +61,7 @@ async def form_of(request: web.Request) -> dict[str, Any]:
     name = request.match_info["name"]
     made = rfc3339_ms(request.app[PARTS].now_ms())[:19]
     offered = {"key_name": f"{name} {made}", "is_open": is_open(request), "operators": ()}
-    if can_change(request) and request.app[STORES].keys is not None:
+    if can_change(request) and stores_of(request).keys is not None:
         offered["operators"] = choices(request)["operators"]
     return {**connected(name, addresses(running_of(request), asked_host(request))), **offered, "first": None}
 
@@ -82,7 +82,7 @@ async def make_key(request: web.Request) -> web.Response:
 
 async def look(request: web.Request, key: str, since: str) -> FirstCall:
     """What became of the first call under *key*."""
-    stores = request.app[STORES]
+    stores = stores_of(request)
     settled = await ask(request, calls.LIST, stores.calls, query=[("key", key), ("limit", "20")])
     own = await ask(request, senders.LIST, stores.senders, query=[("key", key), ("limit", "100")])
     refused = await ask(request, senders.LIST, stores.senders, query=[("warning", "refused"), ("limit", "100")])

@@ -13,7 +13,7 @@ from gateway.common.lists.conventions import BadListRequest
 from gateway.common.plural import plural
 from gateway.operate import dead_letters as operations
 from gateway.operate.dead_letters import Choice, DeadLetterRequests
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.role import Role
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change, present, query_of
@@ -132,7 +132,7 @@ def body_of(pairs: Pairs) -> dict[str, Any]:
 
 
 def store_of(request: web.Request) -> DeadLetterRequests:
-    store: DeadLetterRequests = present(request.app[STORES].dead_letters)
+    store: DeadLetterRequests = present(stores_of(request).dead_letters)
     return store
 
 

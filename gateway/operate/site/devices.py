@@ -10,7 +10,7 @@ from gateway.fleet.devices.states import State
 from gateway.operate import devices as operations
 from gateway.operate.edges import QUERY, Edge, edges_in
 from gateway.operate.operation import AnyOperation
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change
 from gateway.operate.site.usage_question import usage_of
@@ -55,7 +55,7 @@ FORGET: Final = DeviceAction(
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    store = request.app[STORES].devices
+    store = stores_of(request).devices
     answer = await ask(request, operations.LIST, store)
     gateways = await ask(request, operations.LIST, store, query=QUERY)
     return devices(answer, edges_in(gateways["devices"]))
@@ -67,7 +67,7 @@ def devices(answer: Mapping[str, Any], edges: Sequence[Edge]) -> dict[str, Any]:
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
-    found = await ask(request, operations.SHOW, request.app[STORES].devices, query=())
+    found = await ask(request, operations.SHOW, stores_of(request).devices, query=())
     return {"device": found, "usage": usage_of("device_id", found["device_id"]), "actions": actions_in(found["state"])}
 
 
@@ -84,7 +84,7 @@ def actions_in(state: State) -> list[DeviceAction]:
 
 def handler(action: DeviceAction) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        answer = await change(request, action.operation, request.app[STORES].devices, {})
+        answer = await change(request, action.operation, stores_of(request).devices, {})
         there = LIST if action is FORGET else device_path(request.match_info["id"])
         return see(request, there, pinged(answer) if action is PING else action.done)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.operate import views as operations
-from gateway.operate.parts import PARTS, STORES
+from gateway.operate.parts import PARTS, reach_of, stores_of
 from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.explore_answers import Explored, explored
 from gateway.operate.site.explore_asked import OWN_RANGE, PATH, PER_PAGE, Asked, Step, asked_of
@@ -131,7 +131,7 @@ def zone_name(zone: tzinfo) -> str:
 
 async def load(request: web.Request) -> dict[str, Any]:
     """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
-    queries: UsageQueries = present(request.app[STORES].usage)
+    queries: UsageQueries = present(stores_of(request).usage)
     asked = asked_of(list(request.query.items()))
     question = asked.question(request.app[PARTS].now_ms())
     await queries.refresh()
@@ -140,8 +140,8 @@ async def load(request: web.Request) -> dict[str, Any]:
         async with queries.apart() as apart:
             return await explored(apart, question, asked.step)
 
-    found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within), ask)
-    saved = await saved_views(request.app[STORES].views, asked)
+    found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within, reach_of(request)), ask)
+    saved = await saved_views(stores_of(request).views, asked)
     return {**explore(asked, question, found, saved, budget_links(request)), "fresh_in_s": fresh_in_s}
 
 
@@ -150,7 +150,7 @@ EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])
 
 async def save(request: web.Request) -> web.Response:
     """As a new view, or as the question of the one that is chosen. Raises FormFault."""
-    fields, store = form_fields(request), request.app[STORES].views
+    fields, store = form_fields(request), stores_of(request).views
     asked = asked_of(list(request.query.items()))
     if view_id := fields.get("replaced"):
         body = {**UNASKED, **asked.body("")}
@@ -172,5 +172,5 @@ UNASKED: Final = {
 """What a view that is replaced has no longer, unless the question has it."""
 
 
-VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load)
+VIEW: Final = View(path=PATH, title="Explore", template="explore.html", load=load, honours_limits=True)
 ACTIONS: Final = (Action(path=SAVE, title="Save a question about usage as a view", handler=save, view=VIEW),)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from gateway.common.contract.errors import NotFound
-from gateway.operate.parts import PARTS, STORES
+from gateway.operate.parts import PARTS, stores_of
 from gateway.operate.site.explore_answers import explored
 from gateway.operate.site.explore_asked import PER_PAGE, Asked, asked_of, at_row
 from gateway.operate.site.operating import present
@@ -30,7 +30,7 @@ TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 def file_handler(form: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
-        queries: UsageQueries = present(request.app[STORES].usage)
+        queries: UsageQueries = present(stores_of(request).usage)
         asked = asked_of(list(request.query.items()))
         is_of_chart = "interval" in request.query
         question = asked.question(request.app[PARTS].now_ms(), limit=PER_PAGE if is_of_chart else MAX_GROUPS)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.operate import insights as operations
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change, query_of
 from gateway.operate.site.view import Action, View, form_fields, see
@@ -22,7 +22,7 @@ COMMENTS: Final = (("limit", "10"),)
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    return insights(await ask(request, operations.LIST, request.app[STORES].insights))
+    return insights(await ask(request, operations.LIST, stores_of(request).insights))
 
 
 def insights(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def insights(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
-    store = request.app[STORES].insights
+    store = stores_of(request).insights
     found = (await ask(request, operations.SHOW, store, query=()))["insight"]
     comments = await ask(request, operations.COMMENTS, store, query=query_of(request) or COMMENTS)
     return {**insight(found), "comments": listing(path_of(found["id"]), comments)}
@@ -49,7 +49,7 @@ def insight(found: InsightDetail) -> dict[str, Any]:
 
 async def set_status(request: web.Request) -> web.Response:
     fields = form_fields(request)
-    changed = await change(request, operations.CHANGE, request.app[STORES].insights, fields)
+    changed = await change(request, operations.CHANGE, stores_of(request).insights, fields)
     status = words(changed["insight"]["status"])
     return see(request, path_of(changed["insight"]["id"]), f"The status is “{status}” now.")
 
@@ -57,14 +57,14 @@ async def set_status(request: web.Request) -> web.Response:
 async def add_comment(request: web.Request) -> web.Response:
     fields = form_fields(request)
     text = fields.get("text", "").replace("\r\n", "\n")
-    store = request.app[STORES].insights
+    store = stores_of(request).insights
     await change(request, operations.ADD_COMMENT, store, {"text": text}, typed={"text": text})
     return see(request, path_of(request.match_info["insight_id"]), "The comment was added.")
 
 
 async def change_comment(request: web.Request) -> web.Response:
     text = form_fields(request).get("text", "").replace("\r\n", "\n")
-    await change(request, operations.CHANGE_COMMENT, request.app[STORES].insights, {"text": text})
+    await change(request, operations.CHANGE_COMMENT, stores_of(request).insights, {"text": text})
     return see(request, path_of(request.match_info["insight_id"]), "The comment was changed.")
 
 
@@ -72,8 +72,16 @@ def path_of(insight_id: str) -> str:
     return ONE.format(insight_id=insight_id)
 
 
-VIEW: Final = View(path=LIST, title="Insights", template="insights.html", load=load)
-DETAIL: Final = View(path=ONE, title="Insight", template="insight.html", load=load_one, in_navigation=False, below=LIST)
+VIEW: Final = View(path=LIST, title="Insights", template="insights.html", load=load, honours_limits=True)
+DETAIL: Final = View(
+    path=ONE,
+    title="Insight",
+    template="insight.html",
+    load=load_one,
+    in_navigation=False,
+    below=LIST,
+    honours_limits=True,
+)
 VIEWS: Final = (VIEW, DETAIL)
 ACTIONS: Final = (
     Action(path=ONE + "/status", title="Set the status of an insight", handler=set_status, view=DETAIL),

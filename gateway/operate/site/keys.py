@@ -15,7 +15,7 @@ from gateway.access.record import DESCRIPTION_MAX_CHARS, NAME_MAX_CHARS, NAME_MI
 from gateway.common.contract.scopes import CATALOGUE, USE_CASES, Scope
 from gateway.operate import keys as operations
 from gateway.operate.keys import KeyRequests, sender_json
-from gateway.operate.parts import BY, STORES
+from gateway.operate.parts import BY, stores_of
 from gateway.operate.role import Role
 from gateway.operate.site.key_form import body_of, typed_of, values_of
 from gateway.operate.site.listing import listing
@@ -121,7 +121,7 @@ def path_of(key: Mapping[str, Any]) -> str:
 
 
 def store_of(request: web.Request) -> KeyRequests:
-    store: KeyRequests = present(request.app[STORES].keys)
+    store: KeyRequests = present(stores_of(request).keys)
     return store
 
 

@@ -1,6 +1,6 @@
 """The overview: whether all is well, and what AI costs, over time and by whom."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -9,7 +9,7 @@ from gateway.observability.metrics import Status
 from gateway.observability.waiting_metrics import waiting_note
 from gateway.operate.findings.finding import Finding
 from gateway.operate.findings.senders import NOTHING_SENT
-from gateway.operate.parts import PARTS
+from gateway.operate.parts import PARTS, reach_of, stores_of
 from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.usage_answers import Usage, UsageAnswers
 from gateway.operate.site.usage_figures import (
@@ -56,13 +56,20 @@ def overview(
     budgets: BudgetLinks = NO_BUDGETS,
 ) -> dict[str, Any]:
     """The template's context. Where nothing was received, the page says what to do about that."""
-    interval = question.range.interval
-    buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
     return {
+        **figures(question, usage, now_ms, budgets),
         **verdict([each for each in findings if each != NOTHING_SENT], status),
         "waiting_note": waiting_note(status),
         "open_insights": len(insights),
         "nothing_received": not status["edge"]["received"] and usage.total == NO_USAGE,
+    }
+
+
+def figures(question: Question, usage: Usage, now_ms: int, budgets: BudgetLinks) -> dict[str, Any]:
+    """The part of it that everyone sees, of its own calls."""
+    interval = question.range.interval
+    buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
+    return {
         "ranges": [(each.title, question.of_range(each).path(), each == question.range) for each in RANGES],
         "filters": [(each.text, question.without(each.dimension).path()) for each in question.filters],
         "sums": usage.total,
@@ -96,7 +103,10 @@ async def load(request: web.Request) -> dict[str, Any]:
     parts = request.app[PARTS]
     now_ms = parts.now_ms()
     question = question_of(list(request.query.items()))
-    usage = await request.app[ANSWERS].answer(question, now_ms)
+    usage = await request.app[ANSWERS].answer(question, now_ms, reach_of(request))
+    if reach_of(request):
+        own = figures(question, usage, now_ms, budget_links(request))
+        return {**own, **UNLIMITED_ONLY, "open_insights": len(await own_insights(request))}
     return overview(
         parts.status(),
         await findings_of(request),
@@ -108,5 +118,15 @@ async def load(request: web.Request) -> dict[str, Any]:
     )
 
 
+UNLIMITED_ONLY: Final[Mapping[str, Any]] = {"waiting_note": "", "nothing_received": False}
+"""What concerns the gateway as a whole, for whoever is limited."""
+
+
+async def own_insights(request: web.Request) -> Sequence[Insight]:
+    """Those that a limited caller should look at."""
+    insights = stores_of(request).insights
+    return () if insights is None else await insights.store.unsettled()
+
+
 ANSWERS: Final = web.AppKey("answers", UsageAnswers)
-VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load)
+VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load, honours_limits=True)

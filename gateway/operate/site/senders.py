@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.counting.readings import SHOWN_BASES, InputReading
 from gateway.operate import senders as operations
-from gateway.operate.parts import PARTS, STORES
+from gateway.operate.parts import PARTS, stores_of
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask
 from gateway.operate.site.view import View
@@ -17,7 +17,7 @@ MAX_READINGS: Final = 50
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    answer = await ask(request, operations.LIST, request.app[STORES].senders)
+    answer = await ask(request, operations.LIST, stores_of(request).senders)
     return senders(answer, request.app[PARTS].status().get("input_readings", ()))
 
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.operate.parts import PARTS, ROLE
+from gateway.common.contract.reach import reach_text
+from gateway.operate.parts import PARTS, ROLE, reach_of
 from gateway.operate.role import Role
 from gateway.operate.site.rendering import html, render
 from gateway.operate.site.view import Action, Context, FormFault, View
@@ -49,26 +50,29 @@ def whole_page(
 
 def shell(request: web.Request, view: View, *, live: str, fault: FormFault | None) -> dict[str, Any]:
     """What the layout shows around *view*."""
-    parts, role = request.app[PARTS], request.get(ROLE, Role.VIEWER)
+    parts, role, reach = request.app[PARTS], request.get(ROLE, Role.VIEWER), reach_of(request)
     return {
         "title": view.title,
         "current": view.below or view.path,
-        "navigation": navigation(request.app[VIEWS], role),
+        "navigation": navigation(request.app[VIEWS], role, is_limited=bool(reach)),
+        "limited_to": reach_text(reach),
         "can_change": role == Role.OPERATOR,
         "role": role.name.lower(),
         "flashes": () if UPDATE in request.headers else parts.access.flashes(request),
         "version": parts.status().get("version", "unknown"),
         "made_ms": parts.now_ms(),
-        "live": live,
+        "live": "" if reach else live,
         "fault": None if fault is None else fault.message,
         "errors": {} if fault is None else fault.fields,
         "typed": {} if fault is None else fault.typed,
     }
 
 
-def navigation(views: Sequence[View], role: Role) -> list[View]:
+def navigation(views: Sequence[View], role: Role, *, is_limited: bool = False) -> list[View]:
     """The views that *role* may see."""
-    return [view for view in views if view.in_navigation and view.role <= role]
+    return [
+        view for view in views if view.in_navigation and view.role <= role and (view.honours_limits or not is_limited)
+    ]
 
 
 def login_page(message: str, status: int, *, then: str = "/", is_fault: bool = False) -> web.Response:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.operate.site.usage_question import Question
 from gateway.usage.sums.figures import NO_USAGE, Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
@@ -81,14 +82,14 @@ class UsageAnswers:
 
     def __init__(self, queries: UsageQueries | None, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._queries = queries
-        self._answers = SlowAnswers[tuple[Question, TimeRange], Usage](monotonic_s)
+        self._answers = SlowAnswers[tuple[Question, TimeRange, Reach], Usage](monotonic_s)
 
-    async def answer(self, question: Question, now_ms: int) -> Usage:
-        """Raises DatabaseUnavailable."""
-        queries = self._queries
-        if queries is None:
+    async def answer(self, question: Question, now_ms: int, reach: Reach = EVERYTHING) -> Usage:
+        """For a caller who sees *reach*. Raises Forbidden, DatabaseUnavailable."""
+        if self._queries is None:
             return NOTHING
-        key = question, question.range.within(now_ms)
+        queries = self._queries.limited(reach)
+        key = question, question.range.within(now_ms), reach
         usage, fresh_in_s = await self._answers.answer(key, lambda: asked(queries, question, now_ms))
         return usage._replace(fresh_in_s=fresh_in_s)
 

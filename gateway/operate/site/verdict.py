@@ -11,7 +11,7 @@ from gateway.operate.findings.finding import Finding
 from gateway.operate.findings.gather import Query, wrong_with
 from gateway.operate.findings.safe import safe_text
 from gateway.operate.operation import AnyOperation
-from gateway.operate.parts import PARTS, STORES
+from gateway.operate.parts import PARTS, stores_of
 from gateway.operate.site.operating import ask
 
 MAX_OPEN: Final = 4
@@ -32,7 +32,7 @@ def verdict(found: Sequence[Finding], status: Status) -> dict[str, Any]:
 
 async def findings_of(request: web.Request) -> list[Finding]:
     """As `status` names them."""
-    stores, parts = request.app[STORES], request.app[PARTS]
+    stores, parts = stores_of(request), request.app[PARTS]
     asked = {senders.LIST.id: stores.senders, dead_letters.LIST.id: stores.dead_letters}
 
     async def answer(operation: AnyOperation, query: Query) -> Mapping[str, Any] | None:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import web
 
 from gateway.operate import views as operations
-from gateway.operate.parts import STORES
+from gateway.operate.parts import stores_of
 from gateway.operate.site.explore_asked import Asked, asked_of
 from gateway.operate.site.explore_texts import period_text
 from gateway.operate.site.listing import listing
@@ -36,7 +36,7 @@ SORTING: Final = ("sort_key", "sort_order")
 
 
 async def load(request: web.Request) -> dict[str, Any]:
-    return views(await ask(request, operations.LIST, request.app[STORES].views))
+    return views(await ask(request, operations.LIST, stores_of(request).views))
 
 
 def views(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def saved_view(view: Mapping[str, Any], path: str, asked: Asked) -> Saved:
 
 async def load_one(request: web.Request) -> dict[str, Any]:
     """Raises NotFound, BadListRequest for hours that are no longer kept, DatabaseUnavailable."""
-    store, queries = present(request.app[STORES].views), present(request.app[STORES].usage)
+    store, queries = present(stores_of(request).views), present(stores_of(request).usage)
     view, now_ms = await store.read(request.match_info["view_id"]), store.now_ms()
     await queries.refresh()
     return {**shown(view, now_ms), **await rows_of(queries, view, now_ms)}
@@ -129,12 +129,12 @@ async def rename(request: web.Request) -> web.Response:
     """Raises FormFault."""
     fields = form_fields(request)
     body = {"name": fields.get("name", "")}
-    await change(request, operations.CHANGE, request.app[STORES].views, body, typed=body)
+    await change(request, operations.CHANGE, stores_of(request).views, body, typed=body)
     return see(request, path_of(request.match_info["view_id"]), "The view is renamed.")
 
 
 async def delete(request: web.Request) -> web.Response:
-    await change(request, operations.DELETE, request.app[STORES].views, {})
+    await change(request, operations.DELETE, stores_of(request).views, {})
     return see(request, LIST, "The view is deleted.")
 
 
@@ -142,8 +142,18 @@ def path_of(view_id: str) -> str:
     return ONE.format(view_id=view_id)
 
 
-VIEW: Final = View(path=LIST, title="Views", template="views.html", load=load, in_navigation=False, below="/usage")
-DETAIL: Final = View(path=ONE, title="View", template="view.html", load=load_one, in_navigation=False, below="/usage")
+VIEW: Final = View(
+    path=LIST, title="Views", template="views.html", load=load, in_navigation=False, below="/usage", honours_limits=True
+)
+DETAIL: Final = View(
+    path=ONE,
+    title="View",
+    template="view.html",
+    load=load_one,
+    in_navigation=False,
+    below="/usage",
+    honours_limits=True,
+)
 VIEWS: Final = (VIEW, DETAIL)
 ACTIONS: Final = (
     Action(path=ONE, title="Rename a view", handler=rename, view=DETAIL),

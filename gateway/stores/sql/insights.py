@@ -25,10 +25,11 @@ _COLUMNS = ", ".join(InsightRow._fields)
 _COMMENT_COLUMNS = ", ".join(CommentRow._fields)
 _PUT = (
     f"INSERT INTO insights ({_COLUMNS})"  # noqa: S608 - own SQL
-    " VALUES (?, coalesce(?, (SELECT coalesce(max(insight_no), 0) + 1 FROM insights)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, coalesce(?, (SELECT coalesce(max(insight_no), 0) + 1 FROM insights)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (insight_id) DO UPDATE SET title = excluded.title, category = excluded.category, effort = excluded.effort,"
     " cost_impact = excluded.cost_impact, status = excluded.status, last_updated_ms = excluded.last_updated_ms,"
-    " standing = excluded.standing, status_set_by = excluded.status_set_by, status_set_at_ms = excluded.status_set_at_ms"
+    " standing = excluded.standing, status_set_by = excluded.status_set_by, status_set_at_ms = excluded.status_set_at_ms,"
+    " reach = excluded.reach"
 )
 
 

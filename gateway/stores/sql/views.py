@@ -56,6 +56,9 @@ class SqlViews:
         await make_tables(database, "views")
         return cls(database, now_ms)
 
+    async def every(self) -> list[View]:
+        return await self._database.read(_every)
+
     async def page(self, request: ListRequest) -> Page:
         return await self._database.read(partial(fetch_page, table=_TABLE, request=request))
 
@@ -89,6 +92,10 @@ def _find(connection: Connection, view_id: str) -> View:
     if row is None:
         raise NotFound(NO_SUCH_VIEW)
     return _view(row)
+
+
+def _every(connection: Connection) -> list[View]:
+    return [_view(row) for row in connection.execute(f"SELECT {_ALL} FROM views ORDER BY view_no")]  # noqa: S608 - own SQL
 
 
 def _create(connection: Connection, fields: Mapping[str, Any], *, view_id: str, by: str, now_ms: int) -> View:

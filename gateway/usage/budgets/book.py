@@ -17,6 +17,7 @@ import structlog
 
 from gateway.common.contract.budgets import Crossing
 from gateway.common.contract.errors import NotFound
+from gateway.common.contract.reach import reach_within
 from gateway.usage.budgets.body import BudgetChange, NewBudget, fields_of
 from gateway.usage.budgets.budget import (
     DAY_MS,
@@ -54,6 +55,7 @@ from gateway.usage.sums.timespan import TimeRange
 
 log = structlog.get_logger()
 
+NO_SUCH_BUDGET: Final = "no budget has this id"
 ROUND_S: Final = 2.0
 SHARE: Final = 0.2
 """Of the time, for reading sums."""
@@ -141,7 +143,7 @@ class Budgets:
         """From memory, but for the first time after a start."""
         budget = self._budgets.get(budget_id)
         if budget is None:
-            raise NotFound("no budget has this id")
+            raise NotFound(NO_SUCH_BUDGET)
         if budget_id not in self._spends:
             await self._compare(budget_id)
         return Standing(self._budgets[budget_id], last_of(self._spends[budget_id]))
@@ -175,7 +177,7 @@ class Budgets:
         text = period_text(alert.period, alert.span)
         return Crossing(
             alert_id=alert.alert_id, name=budget.name, of=alert.of, percent=alert.percent, period=text,
-            amount=alert.amount, currency=alert.currency, figure=now if now is not None else found or alert.spent,
+            amount=alert.amount, currency=alert.currency, figure=now if now is not None else found or alert.spent, reach=reach_within(budget.filter),
         )  # fmt: skip
 
     def counted_through_ms(self) -> int | None:
@@ -204,7 +206,7 @@ class Budgets:
         async with self._lock:
             before = self._budgets.get(budget_id)
             if before is None:
-                raise NotFound("no budget has this id")
+                raise NotFound(NO_SUCH_BUDGET)
             after = changed_budget(before, fields, by=by, now_ms=self.now_ms())
             spends = await self._read(before), await self._read(after)
 

@@ -27,6 +27,7 @@ def budget_crossed(crossings: Sequence[Crossing]) -> Iterator[Finding]:
             category="spend",
             effort="low",
             cost_impact=_beyond(each),
+            reach=each.reach,
         )
 
 

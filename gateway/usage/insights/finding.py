@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Annotated, Final, Literal, NamedTuple, TypedDict, get_args
 
 from gateway.common.contract.json_types import Money, Schema, Time
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.lists.conventions import Filterable, ListShape, Sort
 
 Status = Literal["new", "in_progress", "on_hold", "addressed", "ignored"]
@@ -83,6 +84,8 @@ class Finding(NamedTuple):
     effort: Effort
     cost_impact: str | None = None
     """Decimal string; None when unknown."""
+    reach: Reach = EVERYTHING
+    """Whose calls it is about."""
 
     @property
     def insight_id(self) -> str:

@@ -27,6 +27,8 @@ class InsightRow(NamedTuple):
     """True while the latest round that evaluates its cause found it."""
     status_set_by: str | None = None
     status_set_at_ms: int | None = None
+    reach: str = ""
+    """What a caller has to see to see it, as `reach_column` has it; empty for everything."""
 
 
 class CommentRow(NamedTuple):

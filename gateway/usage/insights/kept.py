@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypedDict
 
 from gateway.common.contract.json_types import Time
+from gateway.common.contract.reach import reach_column
 from gateway.usage.insights.changes import (
     MAX_COMMENTS,
     MAX_MADE,
@@ -193,10 +194,13 @@ def _found(row: InsightRow | None, finding: Finding, now_ms: int) -> InsightRow:
         status="new",
         last_updated_ms=now_ms,
         standing=True,
+        reach=reach_column(finding.reach),
     )
     if row is None:
         return new
-    updated = row._replace(title=new.title, category=new.category, effort=new.effort, cost_impact=new.cost_impact)
+    updated = row._replace(
+        title=new.title, category=new.category, effort=new.effort, cost_impact=new.cost_impact, reach=new.reach
+    )
     status = status_when_found(row.status, was_standing=row.standing)
     return _moved(row, updated._replace(status=status), now_ms)._replace(standing=True)
 

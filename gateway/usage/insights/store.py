@@ -13,9 +13,11 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
 from functools import partial
 from typing import Final, Self, TypeVar
 
+from gateway.common.contract.reach import Reach
 from gateway.common.lists.conventions import ListRequest, Page
 from gateway.usage.insights.finding import UNSETTLED, Finding, Insight, InsightDetail
 from gateway.usage.insights.home import InsightHome, InsightRows
@@ -32,6 +34,7 @@ from gateway.usage.insights.kept import (
     note_findings,
     read_insight,
 )
+from gateway.usage.insights.limited import LimitedInsightHome
 
 SETTLEMENT_KEPT_MS: Final = 24 * 3600 * 1000
 """A day: restarts of one evening's work reopen nothing."""
@@ -63,6 +66,12 @@ class InsightStore:
         """The insights at *home*."""
         await home.commit(partial(forget_old_settlements, before_ms=now_ms() - SETTLEMENT_KEPT_MS))
         return cls(home, now_ms)
+
+    def limited(self, reach: Reach) -> "InsightStore":
+        """The insights that a caller sees who sees *reach*."""
+        part = copy(self)
+        part._home = LimitedInsightHome(self._home, reach)  # noqa: SLF001 - its own
+        return part
 
     async def note(self, findings: Sequence[Finding], *, remembered: AbstractSet[str] = frozenset()) -> None:
         """Store the findings of one round; without a change nothing is read or written.

@@ -29,6 +29,9 @@ class Views(Protocol):
     def now_ms(self) -> Callable[[], int]:
         """The wall clock of its times."""
 
+    async def every(self) -> list[View]:
+        """In the order in which they were made."""
+
     async def page(self, request: ListRequest) -> Page:
         """The page of *request*, which is of `VIEW_LIST`; its items are what `view_item` makes."""
 
