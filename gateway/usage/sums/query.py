@@ -8,14 +8,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from gateway.common.contract.errors import Overloaded
-from gateway.common.contract.reach import EVERYTHING, Reach, narrowed
+from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf, SumHome, SumRows
+from gateway.usage.sums.limited import LimitedSumRows
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
@@ -93,21 +94,14 @@ class UsageQueries:
         """Whether every call that is asked about has a name of *dimension*."""
         return dimension in dict(self._reach)
 
-    def _within_reach(self, where: Filters) -> Filters:
-        if not self._reach:
-            return where
-        return cast("Filters", narrowed(where, self._reach))
-
     async def totals(self, within: TimeRange, *, where: Filters = NO_FILTERS) -> UsageSums:
         """Everything that *where* keeps."""
-        where = self._within_reach(where)
         return await self._ask(lambda kept, now_hour: kept.totals(within, now_hour=now_hour, where=where))
 
     async def over_time(
         self, within: TimeRange, *, interval: Interval = "day", where: Filters = NO_FILTERS
     ) -> list[Bucket]:
         """Hours or UTC days in order; those without any call are left out."""
-        where = self._within_reach(where)
         return await self._ask(
             lambda kept, now_hour: kept.over_time(within, now_hour=now_hour, interval=interval, where=where)
         )
@@ -125,15 +119,13 @@ class UsageQueries:
     ) -> Breakdown:
         """As `AskedGroups` has it. Dated names of a model are in the model's group."""
         folds = "model" in group_by
-        within_reach = self._within_reach(where)
-        asked = AskedGroups(group_by, within_reach, order_by, currency, ascending, offset, limit, folds_versions=folds)
+        asked = AskedGroups(group_by, where, order_by, currency, ascending, offset, limit, folds_versions=folds)
         return await self._ask(lambda kept, now_hour: kept.breakdown(within, asked, now_hour=now_hour))
 
     async def names(
         self, dimension: Dimension, *, within: TimeRange, most: int, where: Filters = NO_FILTERS
     ) -> list[tuple[Name, ...]]:
         """Of the *most* groups with the highest cost, each with its dated names."""
-        where = self._within_reach(where)
         return await self._ask(
             lambda kept, now_hour: kept.names(within, dimension, now_hour=now_hour, most=most, where=where)
         )
@@ -146,5 +138,5 @@ class UsageQueries:
         return stored._replace(counted_through_ms=self._follower.as_of_ms)
 
     async def _ask(self, question: Callable[[SumRows, int], T]) -> T:
-        now_hour = self.now_ms() // HOUR_MS
-        return await self._read(lambda kept: question(kept, now_hour))
+        now_hour, reach = self.now_ms() // HOUR_MS, self._reach
+        return await self._read(lambda kept: question(LimitedSumRows(kept, reach) if reach else kept, now_hour))
