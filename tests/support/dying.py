@@ -61,6 +61,12 @@ POINTS = {
     "devices: between answer and settling": Point("exporters.cost_service.devices", "DeviceCalls.send", after=True),
     "devices: inside the settling of an enrolment": Point("gateway.fleet.devices.outbox", "enrolled", after=True),
     "devices: inside the settling of a heartbeat": Point("gateway.fleet.devices.outbox", "beaten", after=True),
+    "move: rows are in the cell": Point("gateway.app.cell.moving", "fill_cell", after=True),
+    "move: the directory is marked": Point("gateway.app.cell.moving", "write_private", after=True),
+    "move: rows are in files": Point("gateway.app.cell.moving", "fill_files", after=True),
+    "move: the cell is marked": Point("gateway.stores.moving.cell_state", "leave", after=True),
+    "move: behind the commit": Point("gateway.app.cell.moving", "_moved", after=False),
+    "move: before files get their place": Point("gateway.cli.moving", "place", after=False),
     "service: before an answer": Point("gateway.local_service.web", "_handle", after=True),
 }
 AT_START = [name for name in POINTS if name.startswith("start: ")]

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +15,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.processes import PROJECT_ROOT
 from gateway.app.cell.secrets import FILES, derived
 from gateway.cli.main import main
 from gateway.stores.moving.files import make_files
@@ -193,6 +197,79 @@ def test_a_move_that_was_killed_before_its_commit_is_repeated(rig: Rig) -> None:
         connection.execute("DROP SCHEMA cell_refusals CASCADE")
     again = rig.move_in()  # marked, and the cell is empty
     assert again.exit_code == 0, again.output
+
+
+def killed(rig: Rig, point: str, *arguments: str) -> None:
+    """The command, which ends itself by kill -9 at *point* of `tests.support.dying`."""
+    command = ["tests.support.dying", point, "1", "store", "migrate", "--config", str(rig.config), *arguments]
+    ended = subprocess.run([sys.executable, "-m", *command], cwd=PROJECT_ROOT, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def rows_in_cell() -> int:
+    with psycopg.connect(shared_server().dsn("cell_refusals")) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM side_count").fetchone() or (0,)
+        return int(rows)
+
+
+@pytest.mark.parametrize(
+    ("point", "is_marked", "is_moved"),
+    [
+        ("move: rows are in the cell", False, False),
+        ("move: the directory is marked", True, False),
+        ("move: behind the commit", True, True),
+    ],
+)
+def test_a_move_that_is_killed_moved_all_or_nothing_and_is_repeated(
+    rig: Rig,
+    tmp_path: Path,
+    point: str,
+    is_marked: bool,  # noqa: FBT001 - a parameter
+    is_moved: bool,  # noqa: FBT001 - as above
+) -> None:
+    killed(rig, point, "--data-dir", str(rig.source))
+    assert ((rig.source / MOVED).exists(), rows_in_cell()) == (is_marked, int(is_moved))
+    again = rig.move_in()
+    assert again.exit_code == int(is_moved), again.output
+    assert ("the cell is not empty" in again.output) == is_moved
+    assert ((rig.source / MOVED).exists(), rows_in_cell()) == (True, 1)
+    moved = rig.migrate("--to", "sqlite", "--data-dir", str(tmp_path / "again"), "--json")
+    asyncio.run(opened_is_sound(tmp_path / "again", json.loads(moved.output)["gateway_id"]))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "move: rows are in files",
+        "move: the cell is marked",
+        "move: behind the commit",
+        "move: before files get their place",
+    ],
+)
+def test_a_move_back_that_is_killed_is_repeated_into_the_same_directory(rig: Rig, tmp_path: Path, point: str) -> None:
+    assert rig.move_in().exit_code == 0
+    again = tmp_path / "again"
+    killed(rig, point, "--to", "sqlite", "--data-dir", str(again))
+    with pytest.raises(SpoolError):
+        open_spool(again)
+    moved = rig.migrate("--to", "sqlite", "--data-dir", str(again), "--json")
+    assert moved.exit_code == 0, moved.output
+    asyncio.run(opened_is_sound(again, json.loads(moved.output)["gateway_id"]))
+
+
+def test_a_directory_that_came_out_of_a_cell_is_backed_up_and_one_that_went_in_is_not(rig: Rig, tmp_path: Path) -> None:
+    """A gateway that starts on a backup of what was moved in would count what the cell counts."""
+    assert rig.move_in().exit_code == 0
+    file, out, again = str(tmp_path / "backup.tar"), tmp_path / "out", tmp_path / "again"
+    refused = CliRunner().invoke(main, ["backup", "--to", file, "--data-dir", str(rig.source)])
+    assert refused.exit_code == 1
+    assert "would be counted and sent twice" in refused.output
+    moved = rig.migrate("--to", "sqlite", "--data-dir", str(out), "--json")
+    made = CliRunner().invoke(main, ["backup", "--to", file, "--data-dir", str(out)])
+    assert made.exit_code == 0, made.output
+    restored = CliRunner().invoke(main, ["restore", file, "--data-dir", str(again)])
+    assert restored.exit_code == 0, restored.output
+    asyncio.run(opened_is_sound(again, json.loads(moved.output)["gateway_id"]))
 
 
 def test_a_move_back_that_was_interrupted_is_repeated_into_the_same_directory(rig: Rig, tmp_path: Path) -> None:
