@@ -3,13 +3,16 @@ promised of a spool is tested on each: a test opens it here, kills it, and makes
 """
 
 import copy
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from spool.dead_letters import Chosen
 from spool.errors import SpoolError
@@ -28,6 +31,8 @@ from tests.support.spool_rig import SETTINGS, Clock, assert_balanced
 HOMES: Final = ("sqlite", "memory")
 EVERY_HOME: Final = (*HOMES, pytest.param("postgres", marks=needs_postgres))
 ALL: Final = 1 << 30
+CHOSEN: Final = os.environ.get("SPOOL_HOME")
+"""The home on which the whole corpus is counted; None: the usual ones, and a sample on Postgres."""
 
 
 class SpoolHome(Protocol):
@@ -208,6 +213,13 @@ class InPostgres:
 
     async def close(self) -> None:
         await self._spool.close()
+
+    def drop(self) -> None:
+        """Nothing of it stays; whatever is open fails."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            row = connection.execute("SELECT current_schema()").fetchone()
+            assert row is not None
+            connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(row[0])))
 
 
 class InMemory:

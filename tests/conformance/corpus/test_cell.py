@@ -12,6 +12,7 @@ from gateway.pipeline.parsing.parse import Payload
 from tests.support.cell_rig import CellRig
 from tests.support.compare import differences
 from tests.support.edges import Posted, dealt
+from tests.support.spool_homes import CHOSEN, InPostgres
 from tests.unit.products.test_edges import SCENARIOS, meta_of, name_of
 
 APART = {
@@ -31,7 +32,7 @@ def payload_of(posted: Posted) -> Payload:
 @pytest.mark.parametrize("meta_file", SCENARIOS, ids=name_of)
 async def test_a_cell_counts_as_one_gateway_does(meta_file: Path, tmp_path: Path) -> None:
     draw = random.Random(f"1{meta_file.name}")
-    cell = await CellRig.opened(tmp_path, "memory")
+    cell = await CellRig.opened(tmp_path, CHOSEN or "memory")
     payloads = [(payload_of(each), edge) for edge, posted in enumerate(dealt(meta_file, draw)) for each in posted]
     draw.shuffle(payloads)
     for payload, edge in payloads:
@@ -40,5 +41,7 @@ async def test_a_cell_counts_as_one_gateway_does(meta_file: Path, tmp_path: Path
     await cell.count()
     found = [orjson.loads(record) for record in await cell.forwarded()]
     await cell.rig.close()
+    if isinstance(cell.home, InPostgres):
+        cell.home.drop()
     wrong = differences(meta_of(meta_file), found)
     assert bool(wrong) == (name_of(meta_file) in APART), wrong

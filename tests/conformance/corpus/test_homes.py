@@ -22,10 +22,20 @@ from tests.support.corpus import Scenario
 from tests.support.edges import items_of
 from tests.support.metrics_rig import METRICS_SETTLE_MS
 from tests.support.postgres import needs_postgres
-from tests.support.spool_homes import HOMES, SpoolHome, spool_home_of
+from tests.support.spool_homes import CHOSEN, HOMES, InPostgres, SpoolHome, spool_home_of
 from tests.support.spool_rig import Clock, Rig, drained
 
 SENDER = Sender(None, "peer")
+ONE = CHOSEN or "memory"
+"""Where it is enough to look at one home."""
+TWO = HOMES if CHOSEN is None else ("memory", CHOSEN)
+SAMPLE = 12 if CHOSEN is None else 1
+"""Every so many scenarios are looked at where a home takes longer."""
+ORDERS: dict[str, Callable[[list[Taken], random.Random], list[Taken]]] = {
+    "as they came": lambda items, _: items,
+    "reversed": lambda items, _: items[::-1],
+    "drawn": lambda items, chance: chance.sample(items, len(items)),
+}
 
 
 def payloads_of(scenario: Scenario) -> list[Taken]:
@@ -85,6 +95,8 @@ async def records(
     found = await drained(rig.spool)
     await home.check()
     await rig.close()
+    if isinstance(home, InPostgres):
+        home.drop()
     return found
 
 
@@ -94,7 +106,7 @@ def name_of(scenario: Scenario) -> str:
 
 @pytest.mark.parametrize("scenario", [*TRACES, *LOGS, *METRICS], ids=name_of)
 async def test_a_captured_payload_comes_to_the_same_records_on_every_home(scenario: Scenario, tmp_path: Path) -> None:
-    first, second = [await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in HOMES]
+    first, second = [await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in TWO]
     assert first == second
 
 
@@ -105,6 +117,17 @@ async def test_a_captured_payload_comes_to_the_same_records_in_postgres(scenario
     first, second = [
         await records(name, payloads_of(scenario), tmp_path, killed_behind_each) for name in ("memory", "postgres")
     ]
+    assert first == second
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("scenario", [*TRACES, *LOGS][::SAMPLE], ids=name_of)
+async def test_spans_and_log_records_that_come_one_by_one_come_to_the_same_records_on_every_home(
+    scenario: Scenario, order: str, tmp_path: Path, chance: random.Random
+) -> None:
+    """Each in a request of its own, behind which the gateway is killed."""
+    ordered = ORDERS[order](items(scenario), chance)
+    first, second = [await records(name, ordered, tmp_path, killed_behind_each) for name in TWO]
     assert first == second
 
 
@@ -122,8 +145,8 @@ async def test_what_a_failed_commit_had_and_comes_again_is_counted_as_if_it_came
     scenario: Scenario, tmp_path: Path
 ) -> None:
     every = payloads_of(scenario)
-    kept = await records("memory", every, tmp_path / "kept", kept_at_once)
-    assert await records("memory", every, tmp_path / "lost", lost_before_each) == kept
+    kept = await records(ONE, every, tmp_path / "kept", kept_at_once)
+    assert await records(ONE, every, tmp_path / "lost", lost_before_each) == kept
 
 
 @pytest.mark.parametrize("scenario", [*TRACES, *LOGS], ids=name_of)
@@ -133,8 +156,8 @@ async def test_what_a_failed_commit_had_and_never_comes_again_decides_nothing(
     every = items(scenario)
     lost = [each for each in every if chance.random() < 0.5]
     left = [each for each in every if each not in lost]
-    kept = await records("memory", left, tmp_path / "kept", kept_at_once)
-    found = await records("memory", left, tmp_path / "lost", partial(lost_before_each, lost=lost))
+    kept = await records(ONE, left, tmp_path / "kept", kept_at_once)
+    found = await records(ONE, left, tmp_path / "lost", partial(lost_before_each, lost=lost))
     assert [*map(_without_people, found)] == [*map(_without_people, kept)]
 
 
