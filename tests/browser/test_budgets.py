@@ -65,7 +65,7 @@ def test_a_budget_is_set_changed_and_deleted_where_one_stands(
     assert browser.was_answered(400)
     browser.fill("Amount", "1000").fill("Alert when this share is spent, %", "75, 90 %").press("Set the budget")
     assert "The budget “search · unknown project” is set." in browser.text
-    assert "75 % actual, 90 % actual, 100 % forecast" in browser.text
+    assert "75 % spent, 90 % spent, 100 % forecast" in browser.text
     assert "search" in browser.find("dl.pairs").text
     browser.press_here("Change this budget")
     assert looks.faults("budget change") == []

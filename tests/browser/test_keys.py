@@ -1,6 +1,7 @@
 """Keys in a browser: a secret that is shown once, and the life of a key."""
 
 import re
+import urllib.error
 from collections.abc import Iterator
 
 import pytest
@@ -103,3 +104,24 @@ def test_a_viewer_has_no_keys(browser: Browser, gateway: GatewayProcess) -> None
     assert not browser.has_button("Keys")
     browser.visit("/keys")
     assert browser.was_answered(403)
+
+
+def test_a_key_is_replaced_without_a_gap(browser: Browser, looks: Looks, gateway: GatewayProcess) -> None:
+    browser.log_in(gateway).visit("/keys/new").fill("Name", "rotated").fill("Labels", "team=search")
+    browser.press("Create the key")
+    first = browser.find("#secret").get_attribute("value") or ""
+    browser.press("I have saved it").press("Rotate")
+    assert browser.field("Name").get_attribute("value") == "rotated 2"
+    assert browser.field("Labels").get_attribute("value") == "team=search"
+    assert looks.faults("key-rotate") == []
+    browser.show_as("light", 1280)
+    browser.press("Create the key")
+    second = browser.find("#secret").get_attribute("value") or ""
+    assert looks.faults("key-rotated") == []
+    browser.show_as("light", 1280)
+    for secret in (first, second):
+        post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": secret})
+    browser.press("rotated").press("Disable")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": first})
+    post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": second})

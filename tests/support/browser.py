@@ -40,6 +40,16 @@ axe.run(document, {resultTypes: ['violations'], preload: false, rules: arguments
         each => ({id: each.id, impact: each.impact, at: each.nodes.map(node => node.html.slice(0, 200))}))}))
    .catch(error => done({error: String(error)}));
 """
+_SMALL: Final = """
+const targets = 'button, .button, summary, select, textarea, nav a, .chips a, tbody th a, a.sort, label:has(input),'
+  + ' input:not([type=hidden], [type=checkbox], [type=radio])';
+return [...document.querySelectorAll(targets)].filter((each) => each.checkVisibility()).map(
+  (each) => [each.getBoundingClientRect(), each]).filter(
+  ([box]) => box.height > 0 && box.width > 1 && box.height < arguments[0]).map(
+  ([box, each]) => `${Math.round(box.height)} px: ${each.outerHTML.slice(0, 120)}`);
+"""
+"""What a finger presses, links within sentences aside."""
+TARGET_PX: Final = 40
 _OVERFLOW: Final = "return document.documentElement.scrollWidth - window.innerWidth"
 
 
@@ -274,6 +284,10 @@ class Browser:
         """By how much the page is wider than the window."""
         return max(0, int(self.driver.execute_script(_OVERFLOW)))
 
+    def small_targets(self) -> list[str]:
+        """What is to be pressed and lower than `TARGET_PX`."""
+        return list(self.driver.execute_script(_SMALL, TARGET_PX))
+
     def console(self) -> list[str]:
         """Warnings and errors since the last call; a refusal by the Content-Security-Policy is an
         error.
@@ -300,7 +314,7 @@ class Browser:
 
 
 class Looks:
-    """How a view is judged, in both colour schemes and at both widths."""
+    """How a view is judged, in both colour schemes and at both widths, with targets for fingers."""
 
     def __init__(self, browser: Browser, pictures: Path | None) -> None:
         """*pictures*: folder for a picture of each; None for none."""
@@ -317,6 +331,8 @@ class Looks:
                 found += [f"{name}: {finding}" for finding in self._browser.audit(but=but)]
                 if wider_px := self._browser.overflow_px():
                     found.append(f"{name}: the page is {wider_px} px wider than the window")
+                if width_px == NARROW_PX:
+                    found += [f"{name}: a target is small: {each}" for each in self._browser.small_targets()]
                 self._keep(name)
         return [*found, *self._browser.console()]
 

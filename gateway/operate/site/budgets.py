@@ -27,6 +27,7 @@ ONE: Final = LIST + "/{budget_id}"
 WIDTH: Final = 100
 """Of a bar: 1 % each."""
 LOOKED_AT_DAYS: Final = 30
+MEASURE_TEXTS: Final[Mapping[str, str]] = {"actual": "spent", "forecast": "forecast"}
 FORM_CHOICES: Final[Mapping[str, Any]] = {
     "periods": PERIODS, "webhooks": (), "dimensions": SHOWN, "boxes": filter_form.boxes,
 }  # fmt: skip
@@ -77,7 +78,13 @@ def budget(found: Mapping[str, Any]) -> dict[str, Any]:
     """The template's context of one budget."""
     state, filters = found["state"], filter_texts(found["filter"])
     values = budget_form.values_of(found)
-    facts = {"budget": found, "bar": bar_of(state), "money": money_of(state), "filters": filters}
+    facts = {
+        "measures": MEASURE_TEXTS,
+        "budget": found,
+        "bar": bar_of(state),
+        "money": money_of(state),
+        "filters": filters,
+    }
     return {**facts, **FORM_CHOICES, "values": values}
 
 

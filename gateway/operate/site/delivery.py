@@ -22,6 +22,23 @@ LIVENESS: Final[Mapping[str | None, str]] = {
 """What was found of the upstream, in words."""
 
 
+LANE_TEXTS: Final[Mapping[str, str]] = {
+    "ai_telemetry": "AI calls",
+    "devices": "heartbeats",
+}
+OUTCOME_TEXTS: Final[Mapping[str, str]] = {
+    "kept": "it became a record, which is on disk",
+    "duplicate": "the same report came before",
+    "suppressed": "it reports a call that is counted already",
+    "rejected": "it cannot be a record; the sender was told",
+    "ignored": "it is about no use of AI",
+    "delivered": "the upstream took the record",
+    "pending": "the record waits on disk to be sent",
+    "dead_lettered": "the upstream refused the record for good; it is kept under Dead letters",
+    "expired": "the record waited longer than spool.max_age and was given up",
+}
+
+
 CAME_BY: Final[Mapping[str | None, str]] = {
     "start": "It is the first owner.",
     "released": "The owner before it stopped.",
@@ -66,6 +83,8 @@ def delivery(status: Status) -> dict[str, Any]:
         "upstream": status.get("upstream"),
         "cell": status.get("cell"),
         "came_by": CAME_BY,
+        "lane_texts": LANE_TEXTS,
+        "outcome_texts": OUTCOME_TEXTS,
         "liveness": LIVENESS,
     }
 

@@ -34,6 +34,19 @@ def values_of(key: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def values_like(key: Mapping[str, Any]) -> dict[str, Any]:
+    """What the form holds for a second key with the rights, labels and limits of *key*."""
+    return {**values_of(key), "name": next_name(key["name"])}
+
+
+def next_name(name: str) -> str:
+    """`checkout 2` after `checkout`, `checkout 3` after that."""
+    base, _, number = name.rpartition(" ")
+    if base and number.isascii() and number.isdecimal() and len(number) <= MAX_DIGITS:
+        return f"{base} {int(number) + 1}"
+    return f"{name} 2"
+
+
 def typed_of(form: MultiMapping[str]) -> dict[str, str]:
     """The same of a form that was sent, to show again beside a fault."""
     texts = {name: form.get(name, "").replace("\r\n", "\n") for name in TEXTS}

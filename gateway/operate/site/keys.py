@@ -17,7 +17,7 @@ from gateway.operate import keys as operations
 from gateway.operate.keys import KeyRequests, sender_json
 from gateway.operate.parts import BY, stores_of
 from gateway.operate.role import Role
-from gateway.operate.site.key_form import body_of, typed_of, values_of
+from gateway.operate.site.key_form import body_of, typed_of, values_like, values_of
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change, present
 from gateway.operate.site.rendering import html
@@ -46,7 +46,17 @@ async def load(request: web.Request) -> dict[str, Any]:
 async def load_new(request: web.Request) -> dict[str, Any]:
     store = store_of(request)
     senders = [] if store.keys.ever_created() else [sender_json(sender) for sender in store.recent()]
-    return {**choices(request), "values": values_of(EMPTY), "senders": senders}
+    old = await replaced(request)
+    values = values_of(EMPTY) if old is None else values_like(old)
+    return {**choices(request), "values": values, "senders": senders, "old": old}
+
+
+async def replaced(request: web.Request) -> Mapping[str, Any] | None:
+    """The key that a new one is to replace: `?replaces=ID`. Raises NoSuchKey."""
+    key_id = request.query.get("replaces")
+    return (
+        None if key_id is None else await operations.show(store_of(request), operations.SHOW.call(path={"id": key_id}))
+    )
 
 
 async def load_one(request: web.Request) -> dict[str, Any]:
@@ -80,7 +90,7 @@ async def create(request: web.Request) -> web.Response:
     typed = typed_of(form)
     body = {**body_of(form, typed, {}), "confirmed": "confirmed" in form, **by_in(form)}
     made = await change(request, operations.CREATE, store_of(request), body, typed)
-    return html(whole_page(request, CREATED, {"key": made, "secret": made["secret"]}))
+    return html(whole_page(request, CREATED, {"key": made, "secret": made["secret"], "old": await replaced(request)}))
 
 
 async def edit(request: web.Request) -> web.Response:

@@ -27,6 +27,7 @@ from gateway.operate.site.view import View
 from gateway.usage.insights.finding import Insight
 from gateway.usage.sums.figures import NO_USAGE, Breakdown
 from gateway.usage.sums.grains import Dimension
+from gateway.usage.sums.names import Absent
 
 BUDGETED: Final[tuple[Dimension, ...]] = ("model", "team", "project")
 """Their rows lead to budgets."""
@@ -78,7 +79,10 @@ def figures(question: Question, usage: Usage, now_ms: int, budgets: BudgetLinks)
         "charts": charts_of(buckets, usage.total, interval) if usage.total != NO_USAGE else [],
         "interval": interval,
         "over_time": table_of(buckets),
-        "tables": [table_by(question, dimension, found, budgets) for dimension, found in usage.by.items()],
+        "tables": [
+            table_by(question, each, found, budgets) for each, found in usage.by.items() if not is_single(found)
+        ],
+        "single": [single_of(question, each, found) for each, found in usage.by.items() if is_single(found)],
         "counted_ms": usage.counted_through_ms,
         "fresh_in_s": usage.fresh_in_s,
     }
@@ -96,6 +100,29 @@ def table_by(question: Question, dimension: Dimension, found: Breakdown, budgets
     name = f"{others:,} more" if others > 0 else "other"
     rest = None if found.rest is None else Row((name,), "", found.rest, cost_of(found.rest))
     return Table(dimension, SHOWN[dimension], tuple(rows), found.count, rest, question.explored(dimension), bool(links))
+
+
+def is_single(found: Breakdown) -> bool:
+    """Whether a line says as much as a table."""
+    return found.count == 1 and found.rest is None and not any(group.versions for group in found.groups)
+
+
+class Single(NamedTuple):
+    """A dimension in which all calls have one name, or none: a line in place of a table."""
+
+    text: str
+    name: str
+    path: str
+    """Of the list of it; empty where no call has a name."""
+
+
+def single_of(question: Question, dimension: Dimension, found: Breakdown) -> Single:
+    title = SHOWN[dimension].lower()
+    name = found.groups[0].names[0] if found.groups else Absent.OTHER
+    if name is Absent.UNKNOWN:
+        return Single(f"No call names its {title}", "", "")
+    shown = name if isinstance(name, str) else name.value
+    return Single(f"All calls have the {title}", shown, question.explored(dimension))
 
 
 async def load(request: web.Request) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from gateway.operate.site import words
 from gateway.operate.site.assets import ASSETS
 from gateway.usage.sums.figures import money_text
 
+WHOLE_CHARS: Final = 32
+WHOLE: Final = Markup('<span class="whole">{}</span>')
+ADDRESS_CHARS: Final = 80
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -30,6 +33,18 @@ def marked(text: str) -> Markup:
     """*text* with what is between backticks as code."""
     parts = harmless(text, KEPT).split("`")
     return Markup("").join(code(part) if at % 2 else escape(part) for at, part in enumerate(parts))
+
+
+def unbroken(text: str) -> Markup:
+    """*text* on one line where there is room, unless it is long."""
+    return escape(harmless(text, KEPT)) if len(text) > WHOLE_CHARS else WHOLE.format(harmless(text, KEPT))
+
+
+def address(text: str) -> Markup:
+    """An address on one line, unless it is very long."""
+    return Markup('<span class="{}">{}</span>').format(
+        "address" if len(text) <= ADDRESS_CHARS else "", harmless(text, KEPT)
+    )
 
 
 def code(text: str) -> Markup:
@@ -56,6 +71,8 @@ TEMPLATES.filters.update(
     exact=money_text,
     rfc3339=words.rfc3339,
     marked=marked,
+    unbroken=unbroken,
+    address=address,
 )
 TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)
 

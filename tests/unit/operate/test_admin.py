@@ -372,7 +372,9 @@ def test_the_page_shows_both_identities_and_the_lanes() -> None:
     text = text_of(shown(delivery.VIEW, delivery.delivery(figures())))
     assert "received 20 = kept 7 + duplicate 2 + suppressed 5 + rejected 1 + ignored 5" in text
     assert "kept 7 = delivered 4 + pending 3 + dead lettered 0 + expired 0" in text
-    assert "ai_telemetry ok https://upstream.example 2026-01-05 10:00:00 UTC 12 ms 2.5 s 3 2.0 KiB 12 s" in text
+    assert (
+        "ai_telemetry AI calls ok https://upstream.example 2026-01-05 10:00:00 UTC 12 ms 2.5 s 3 2.0 KiB 12 s" in text
+    )
     assert "ai_telemetry 7 = 4 3 0 0 0" in text
     for word in ("4.0 KiB", "of 8.0 KiB"):
         assert word in text

@@ -94,8 +94,8 @@ def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
     )
     path = "/usage?range=last_7_days&amp;time_zone=UTC&amp;compare=previous&amp;group_by=model"
     assert f'href="{path}">All 70<' in html
-    assert 'href="/?range=7d&amp;model=m-1">m-1</a>' in html
-    assert 'href="/?range=7d&amp;without=model">unknown</a>' in html
+    assert 'href="/?range=7d&amp;model=m-1"><span class="whole">m-1</span></a>' in html
+    assert 'href="/?range=7d&amp;without=model"><span class="whole">unknown</span></a>' in html
     assert "68 more USD 0.5000 7 1,200 300" in text_of(html)
 
 
@@ -103,6 +103,14 @@ def test_what_is_folded_is_no_group_of_its_own() -> None:
     found = text(sums(), breakdown([("m-1", sums())], rest=sums(3)))
     assert "other USD 1.23 3" in found
     assert "0 more" not in found
+
+
+def test_a_dimension_with_one_name_is_a_line() -> None:
+    by = {"team": breakdown([("core", sums())]), "project": breakdown([(Absent.UNKNOWN, sums())])}
+    asked = Usage(sums(), [], by, None)  # type: ignore[arg-type]  # names of dimensions
+    html = shown(overview.VIEW, overview.overview(figures(), [], [], WEEK, asked, NOW_MS))
+    assert "All calls have the team core . No call names its project." in text_of(html)
+    assert '<h2 id="by-team"' not in html
 
 
 def test_the_page_helps_where_nothing_came_yet() -> None:
@@ -115,11 +123,13 @@ def test_the_page_helps_where_nothing_came_yet() -> None:
 
 def test_names_are_escaped_also_in_links() -> None:
     evil = "<img src=x onerror=alert(1)>\"'&=#?"
-    usage_of = Usage(sums(costs={evil[:16]: Decimal(1)}), [], {"model": breakdown([(evil, sums())])}, None)
+    usage_of = Usage(
+        sums(costs={evil[:16]: Decimal(1)}), [], {"model": breakdown([(evil, sums()), ("m", sums())])}, None
+    )
     question = Question(DEFAULT, (Filter("team", evil),))
     html = shown(overview.VIEW, overview.overview(figures(), [], [], question, usage_of, NOW_MS))
     assert "<img src=x" not in html
-    (path,) = re.findall(r'href="(/\?[^"]*model=[^"]*)"', html)
+    path, _ = re.findall(r'href="(/\?[^"]*model=[^"]*)"', html)
     assert path.startswith(
         "/?range=today&amp;team=%3Cimg+src%3Dx+onerror%3Dalert%281%29%3E%22%27%26%3D%23%3F&amp;model=%3Cimg"
     )

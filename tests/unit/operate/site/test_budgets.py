@@ -56,5 +56,5 @@ def test_one_budget_shows_its_filter_and_its_alerts() -> None:
     }  # fmt: skip
     text = text_of(shown(DETAIL, budget({**one(), "alerts": [alert]})))
     assert "Team core, unknown" in text
-    assert "2026-01-20 10:00:00 UTC 80 % actual month from 2026-01-01 80.1 100 USD pending, tries: 2" in text
+    assert "2026-01-20 10:00:00 UTC 80 % spent month from 2026-01-01 80.1 100 USD pending, tries: 2" in text
     assert "In another currency 3 EUR" in text

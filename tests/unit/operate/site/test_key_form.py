@@ -5,7 +5,7 @@ from multidict import MultiDict
 
 from gateway.access.requests import KeyChange, NewKey
 from gateway.common.contract.scopes import Fixed
-from gateway.operate.site.key_form import body_of, typed_of, values_of
+from gateway.operate.site.key_form import body_of, next_name, typed_of, values_of
 from gateway.operate.site.view import FormFault
 
 FORM = MultiDict({"name": "n", "kind": "scopes", "managed": "send-ai-telemetry", "labels": "team = a\r\n\r\nb=c=d"})
@@ -54,3 +54,11 @@ def test_what_the_form_shows_of_a_key_is_what_it_sends_back() -> None:
     form.extend([("scopes", name) for name in shown["chosen"].split()])
     assert typed_of(form) == {**shown, "bytes_per_minute": ""}
     assert body_of(form, typed_of(form), key["labels"]) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "following"),
+    [("checkout", "checkout 2"), ("checkout 2", "checkout 3"), ("team 9", "team 10"), ("v 1b", "v 1b 2"), ("7", "7 2")],
+)
+def test_a_key_that_replaces_another_has_the_next_name(name: str, following: str) -> None:
+    assert next_name(name) == following
