@@ -135,7 +135,7 @@ async def stores_in(
     bases = await KeptLearntBases.open(await SqlLearntBases.open(database))
     closing(bases.close)
     sums = await SqlSums.open(database)
-    follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms)
+    follower = await UsageFollower.open(spool, sums, now_ms=build.now_ms, tags=tuple(config.tags))
     homes = Homes(
         await open_relayed(database),
         await open_billing(database),

@@ -37,7 +37,7 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     """Raises DatabaseUnavailable."""
     config, homes, spool, now_ms = build.config, stores.homes, stores.spool, build.now_ms
     follower = stores.follower
-    usage = UsageQueries(stores.sums, now_ms=now_ms, follower=follower)
+    usage = UsageQueries(stores.sums, now_ms=now_ms, follower=follower, tags=tuple(config.tags))
     billing = await start_billing(
         config, build.stack, delivering.delivery.lanes, homes.billing, usage, spool.gateway_id, now_ms
     )

@@ -70,7 +70,7 @@ async def explain_payloads(payloads: Sequence[tuple[bytes, str, str, str]], conf
     now_ms = wall_ms()
     taken: list[list[Single]] = []
     async with apart(WatchedCounting, lambda: now_ms, config=config) as gateway:
-        context = Context(now_ms, rfc3339_ms(now_ms), users=gateway.users, peer=SENDER.peer)
+        context = Context(now_ms, rfc3339_ms(now_ms), users=gateway.users, peer=SENDER.peer, tags=gateway.tags)
         reports = gateway.counting.ledger.reports
         for number, payload in enumerate(payloads):
             receipt = await take(gateway.intake, *payload)

@@ -85,6 +85,7 @@ async def asked_by(config: Config, typed: Typed) -> Export:
     if since is None or until is None:
         raise click.UsageError("--from and --to are needed, or a --view")
     groups = DEFAULT_GROUPS if typed.group_by is None else tuple(typed.group_by.split(","))
+    groups = focus.GROUP_BY if typed.form == "focus" else groups
     interval = typed.interval or "day"
     if view is not None and typed.form != "focus":
         groups = view.group_by if typed.group_by is None else groups

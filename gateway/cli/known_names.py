@@ -9,7 +9,8 @@ from gateway.common.printable import harmless
 from gateway.config.model import Config
 from gateway.operate import usage
 from gateway.usage.sums.bounds import MAX_GROUPS
-from gateway.usage.sums.grains import DIMENSIONS
+from gateway.usage.sums.request import is_dimension
+from gateway.usage.sums.tags import PARAMETER, filter_in, parameter_of
 
 MAX_NEAR: Final = 3
 NEAR: Final = 0.5
@@ -23,16 +24,17 @@ async def unknown_values(config: Config, query: Pairs) -> list[str]:
     ClickException.
     """
     within = [pair for pair in query if pair[0] in {"from", "to", "range", "time_zone"}]
-    filters = [pair for pair in query if pair[0] in DIMENSIONS]
+    filters = [filter_in(*pair) for pair in query if is_dimension(pair[0]) or pair[0] == PARAMETER]
     return [
         unknown_text(name, value, await _names(config, within, name))
         for name, value in dict.fromkeys(filters)
-        if not await _is_known(config, [*within, (name, value)])
+        if not await _is_known(config, within, name, value)
     ]
 
 
-async def _is_known(config: Config, query: Pairs) -> bool:
-    answer = await ask(config, USAGE, usage.SHOW, query=[*query, ("group_by", query[-1][0]), ("limit", "1")])
+async def _is_known(config: Config, within: Pairs, dimension: str, name: str) -> bool:
+    asked = [*within, parameter_of(dimension, name), ("group_by", dimension), ("limit", "1")]
+    answer = await ask(config, USAGE, usage.SHOW, query=asked)
     return bool(answer["usage"])
 
 

@@ -23,6 +23,7 @@ from gateway.pipeline.settle import Settler
 from gateway.products.catalogue import SOURCES, sources_with
 from gateway.products.source import Source
 from gateway.rules.context import UserPolicy
+from gateway.rules.tags import Tags
 from gateway.serve.content_encoding import decoder_for
 from gateway.usage.events.intake import Metering
 from gateway.usage.pricing.file import PriceFile
@@ -81,6 +82,7 @@ class Apart(NamedTuple, Generic[CountingT]):
     counting: CountingT
     intake: GatewayIntake
     users: UserPolicy
+    tags: Tags
     sources: Mapping[str, Source]
 
 
@@ -112,7 +114,7 @@ async def apart(
             intake = build_intake(config, spool, counting, prices, metering, now_ms=now_ms, secrets=secrets)
             users = UserPolicy(config.attributes.user, secrets.user)
             sources = sources_with(generic_mapping(config))
-            yield Apart(spool, counting, intake, users, sources)
+            yield Apart(spool, counting, intake, users, Tags(config.tags), sources)
         finally:
             await spool.close()
 

@@ -147,7 +147,7 @@ async def _backup(config: Config) -> AsyncIterator[BackupSource]:
 @asynccontextmanager
 async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
     async with _control(config) as database:
-        yield UsageQueries(await SqlSums.open(database), now_ms=wall_ms)
+        yield UsageQueries(await SqlSums.open(database), now_ms=wall_ms, tags=tuple(config.tags))
 
 
 @asynccontextmanager

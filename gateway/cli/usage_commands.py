@@ -10,7 +10,7 @@ import click
 
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
 
-_DIMENSIONS = "provider, model, team, project, user, device_id, service_name, key, operation, source"
+_DIMENSIONS = "provider, model, team, project, user, device_id, service_name, key, operation, source, tag:NAME"
 
 from_option = click.option("--from", "since", help="The first day or hour, such as 2026-01-05; UTC.")
 to_option = click.option("--to", "until", help="The end, not included; default: now.")

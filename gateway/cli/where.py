@@ -4,7 +4,10 @@ from collections.abc import Iterable
 
 import click
 
+from gateway.common.contract.tags import PREFIX
 from gateway.usage.sums.grains import DIMENSIONS
+from gateway.usage.sums.request import is_dimension
+from gateway.usage.sums.tags import parameter_of
 
 
 def pairs_of(texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -12,8 +15,8 @@ def pairs_of(texts: Iterable[str]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for text in texts:
         name, is_filter, value = text.partition("=")
-        if not is_filter or name not in DIMENSIONS:
-            raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}")
+        if not is_filter or not is_dimension(name):
+            raise click.UsageError(f"--where: NAME=VALUE is needed, NAME of {', '.join(DIMENSIONS)}, {PREFIX}NAME")
         pairs.append((name, value))
     return pairs
 
@@ -30,4 +33,4 @@ def parameters_of(texts: Iterable[str]) -> list[tuple[str, str]]:
     """As parameters of `GET /v2/usage`. Raises UsageError."""
     pairs = pairs_of(texts)
     unknown = [name for name, value in pairs if not value]
-    return [*(pair for pair in pairs if pair[1]), *([("unknown", ",".join(unknown))] if unknown else [])]
+    return [*(parameter_of(*pair) for pair in pairs if pair[1]), *([("unknown", ",".join(unknown))] if unknown else [])]

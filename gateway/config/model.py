@@ -33,6 +33,7 @@ from gateway.common.contract.auth_methods import SIGNATURES
 from gateway.common.contract.currencies import known_currency
 from gateway.common.contract.device_identity import ID_RULE, MAX_ID, is_device_id
 from gateway.common.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
+from gateway.common.contract.tags import MAX_TAGS
 from gateway.common.contract.unit_cost import MAX_DIMENSIONS
 from gateway.common.plugins import EXPORTERS_GROUP, load, plugins
 from gateway.common.plural import plural
@@ -40,6 +41,7 @@ from gateway.common.suggestions import did_you_mean
 from gateway.common.tls import TlsFiles
 from gateway.config.origins import Origins
 from gateway.config.profiles import Profile, with_profile
+from gateway.config.tags import check_tags
 from gateway.config.values import (
     Address,
     AddressOption,
@@ -743,6 +745,9 @@ class Config(Options):
     limits: Limits = Limits()
     counting: Counting = Counting()
     attributes: Attributes = Attributes()
+    tags: dict[str, tuple[str, ...]] = Field(default_factory=dict, max_length=MAX_TAGS)
+    """Tag -> the attributes that state it, beside the label of that name; the first that has a
+    value wins."""
     pricing: Pricing = Pricing()
     devices: Devices = Devices()
     events: Events = Events()
@@ -773,6 +778,12 @@ class Config(Options):
         copy = self.model_copy()
         copy._origins = origins  # noqa: SLF001 its own
         return copy
+
+    @field_validator("tags")
+    @classmethod
+    def readable_tags(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        check_tags(value)
+        return value
 
     @model_validator(mode="before")
     @classmethod

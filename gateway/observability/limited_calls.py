@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.common.contract.reach import TAG, Reach
+from gateway.common.contract.reach import Reach
+from gateway.common.contract.tags import is_tag, tag_of, values_of
 from gateway.observability.settled_calls import CallReader
 from spool.record import Lane
 from spool.settling import Outcomes
@@ -60,11 +61,9 @@ _ESCAPED: Final = frozenset('"\\/')
 
 def name_of(record: Mapping[str, Any], dimension: str) -> str | None:
     """The record's team, project or tag; None where it has none."""
-    if dimension.startswith(TAG):
-        return _text(record.get("tags"), dimension.removeprefix(TAG))
-    return _text(record.get("attribution"), dimension)
-
-
-def _text(found: Any, name: str) -> str | None:
-    value = found.get(name) if isinstance(found, Mapping) else None
+    attribution = record.get("attribution")
+    if not isinstance(attribution, Mapping):
+        return None
+    name = tag_of(dimension)
+    value = values_of(attribution, [name]).get(name) if is_tag(dimension) else attribution.get(dimension)
     return value if isinstance(value, str) else None

@@ -18,7 +18,9 @@ import structlog
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.contract.json_types import Schema
+from gateway.common.contract.tags import OF_FIELD, is_tag, tag_of
 from gateway.common.traceback_summary import places
+from gateway.usage.sums.tags import PARAMETER
 from spool.errors import SpoolError
 from spool.record import AI_TELEMETRY
 from spool.store import SettledReader
@@ -28,7 +30,7 @@ log = structlog.get_logger()
 Filters = Mapping[str, AbstractSet[str]]
 """Field of a line -> the values that pass; all of the fields must."""
 
-FILTERS: Final = ("outcome", "provider", "model", "team", "project", "key", "service", "device")
+FILTERS: Final = ("outcome", "provider", "model", "team", "project", "key", "service", "device", PARAMETER)
 MAX_WATCHERS: Final = 8
 MAX_WAITING: Final = 1000
 """Lines that wait for one watcher; older ones are dropped."""
@@ -66,10 +68,13 @@ class Line(TypedDict):
     """Amount, currency, and who states it; null where it is unknown."""
     duration_ms: float | None
     key: str | None
+    environment: str | None
     team: str | None
     project: str | None
     service: str | None
     device: str | None
+    labels: Mapping[str, str]
+    """Those of the record; tags are among them."""
     source: str | None
     """The format in which it was reported."""
     record_id: str | None
@@ -198,14 +203,24 @@ def line_from(outcome: str, found: Mapping[str, Any]) -> Line:
         "cost": found.get("cost"),
         "duration_ms": found.get("duration_ms"),
         "key": attribution.get("key"),
+        "environment": attribution.get("environment"),
         "team": attribution.get("team"),
         "project": attribution.get("project"),
         "service": attribution.get("service_name"),
         "device": attribution.get("device_id"),
+        "labels": attribution.get("labels") or {},
         "source": found.get("source", {}).get("format"),
         "record_id": found.get("record_id"),
     }
 
 
 def passes(line: Line, filters: Filters) -> bool:
-    return all(dict(line)[name] in wanted for name, wanted in filters.items())
+    return all(_value(line, name) in wanted for name, wanted in filters.items())
+
+
+def _value(line: Line, name: str) -> Any:
+    """Of a field of the line, or of a tag."""
+    if not is_tag(name):
+        return dict(line)[name]
+    tag = tag_of(name)
+    return line["environment"] if tag == OF_FIELD else line["labels"].get(tag)

@@ -26,6 +26,7 @@ from gateway.observability.tap import Line, Outcome, line_from
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.pipeline.explain.outcomes import BECAUSE
 from gateway.pipeline.explain.records import USAGE_STATUS, unpriced
+from gateway.usage.sums.tags import by_dimension
 
 OUTCOMES: Final = get_args(Outcome)
 CALL_LIST: Final = ListShape(
@@ -138,7 +139,7 @@ def cost_from(record: Mapping[str, Any]) -> str:
 
 
 async def search(spool: CallReader, request: ListRequest) -> Found:
-    calls = Search(spool, {name: frozenset(values) for name, values in request.filters.items()})
+    calls = Search(spool, {name: frozenset(values) for name, values in by_dimension(request.filters).items()})
     if request.position is None:
         return await calls.newest(request.limit)
     place = place_of(request.position.place)

@@ -3,15 +3,17 @@
 A key asks here what the admin token asks of `GET /v2/usage`.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, TypedDict
 
 from gateway.common.contract.json_types import Count, Schema
-from gateway.common.contract.scopes import READ_COSTS_SCOPE, READ_DIMENSIONS_SCOPE
+from gateway.common.contract.scopes import READ_COSTS_SCOPE, READ_DIMENSIONS_SCOPE, READ_TAGS_SCOPE
+from gateway.common.contract.tags import PREFIX
 from gateway.common.lists.conventions import Filterable, ListShape, Sort, envelope, read_request
 from gateway.common.lists.memory import page_of
 from gateway.operate.operation import Listed, Operation, OperationAnswer, OperationCall
 from gateway.operate.usage import ANSWER_KEYS, PARAMETERS, WITH_COMPARE, object_schema, show
-from gateway.usage.sums.grains import DIMENSIONS
+from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import DEFAULT_DAYS, GROUPS
@@ -25,6 +27,14 @@ DIMENSION_LIST: Final = ListShape(
     sort_keys=("name",),
     default_sort=Sort("name", "asc"),
     filters=(Filterable("name", DIMENSIONS),),
+)
+
+
+TAG_LIST: Final = ListShape(
+    root="resource_tags",
+    sort_keys=("name",),
+    default_sort=Sort("name", "asc"),
+    filters=(Filterable("name", (), is_open=True),),
 )
 
 
@@ -46,17 +56,27 @@ async def costs(queries: UsageQueries, call: OperationCall[None]) -> dict[str, A
 
 async def dimensions(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
     """A page of the dimensions, each with its names. Raises BadListRequest, Overloaded."""
-    request = read_request(DIMENSION_LIST, call.query)
-    page = page_of(
-        request, DIMENSIONS, field_of=lambda each, _: each, id_of=DIMENSIONS.index, item_of=lambda each: each
-    )
+    return await listed(queries, call, DIMENSION_LIST, DIMENSIONS)
+
+
+async def resource_tags(queries: UsageQueries, call: OperationCall[None]) -> dict[str, Any]:
+    """A page of the tags, each with its values. Raises BadListRequest, Overloaded."""
+    return await listed(queries, call, TAG_LIST, sorted(queries.tags), PREFIX)
+
+
+async def listed(
+    queries: UsageQueries, call: OperationCall[None], shape: ListShape, names: Sequence[str], prefix: str = ""
+) -> dict[str, Any]:
+    """A page of *names*; with *prefix* each is a dimension."""
+    request = read_request(shape, call.query)
+    page = page_of(request, names, field_of=lambda each, _: each, id_of=names.index, item_of=lambda each: each)
     await queries.refresh()
     async with queries.apart() as apart:
-        items = [await names_of(apart, each) for each in page.items]
-    return envelope(DIMENSION_LIST, request, page._replace(items=items))
+        items = [{**await names_of(apart, f"{prefix}{each}"), "name": each} for each in page.items]
+    return envelope(shape, request, page._replace(items=items))
 
 
-async def names_of(queries: UsageQueries, dimension: Any) -> BillingDimension:
+async def names_of(queries: UsageQueries, dimension: Dimension) -> BillingDimension:
     within = TimeRange.last_days(DEFAULT_DAYS, queries.now_ms())
     found = await queries.by(dimension, within=within, limit=MAX_NAMES)
     unknown = await unknown_of(queries, dimension, within)
@@ -94,4 +114,11 @@ LIST_DIMENSIONS: Final = Operation(
     scope=READ_DIMENSIONS_SCOPE, handler=dimensions, answer=Listed(DIMENSION_LIST, BillingDimension),
     limited=UsageQueries.limited,
 )  # fmt: skip
-OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (LIST_COSTS, LIST_DIMENSIONS)
+LIST_TAGS: Final = Operation(
+    method="GET", path="/v2/billing/resource-tags", id="listResourceTags", tag=_TAG,
+    summary=f"Tags, each with its values of the last {DEFAULT_DAYS} days, by cost",
+    text="A tag is a dimension of usage and cost as tag:NAME. The option `tags` of the configuration has them.",
+    scope=READ_TAGS_SCOPE, handler=resource_tags, answer=Listed(TAG_LIST, BillingDimension),
+    limited=UsageQueries.limited,
+)  # fmt: skip
+OPERATIONS: Final[tuple[Operation[UsageQueries, Any], ...]] = (LIST_COSTS, LIST_DIMENSIONS, LIST_TAGS)

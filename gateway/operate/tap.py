@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.common.contract.errors import BadPayload, NotFound
 from gateway.observability.tap import FILTERS, Filters, Line
 from gateway.operate.parts import PARTS, is_still_admitted
+from gateway.usage.sums.tags import by_dimension
 
 NDJSON: Final = "application/x-ndjson"
 LOOK_S: Final = 1.0
@@ -43,10 +44,12 @@ def encoded(lines: Sequence[Line], lost: int) -> bytes:
 
 
 def filters_of(request: web.Request) -> Filters:
+    """Raises BadPayload, BadListRequest."""
     unknown = set(request.query) - set(FILTERS)
     if unknown:
         raise BadPayload(f"{min(unknown)} is not a filter: one of {', '.join(FILTERS)} is needed")
-    return {name: frozenset(request.query.getall(name)) for name in request.query}
+    given = {name: request.query.getall(name) for name in request.query}
+    return {name: frozenset(values) for name, values in by_dimension(given).items()}
 
 
 async def close_tap(app: web.Application) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+from gateway.common.contract.tags import NAME, PREFIX
 from gateway.common.lists.openapi.lists import list_answer, list_parameters
 from gateway.operate.operation import Json, Operation, OperationAnswer, OperationCall
 from gateway.usage.sums.answer_json import answer_json, range_json, time_text
@@ -10,7 +11,7 @@ from gateway.usage.sums.answering import answered
 from gateway.usage.sums.bounds import MAX_VERSIONS
 from gateway.usage.sums.change import CHANGED
 from gateway.usage.sums.figures import COUNTS
-from gateway.usage.sums.grains import DIMENSIONS
+from gateway.usage.sums.grains import DIMENSIONS, TAGS
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
@@ -20,6 +21,7 @@ from gateway.usage.sums.request import (
     INTERVALS,
     MAX_GROUPED,
     MAX_SEARCH_CHARS,
+    MAX_UNKNOWN,
     PREVIOUS,
     read_question,
 )
@@ -55,7 +57,10 @@ def _parameter(name: str, description: str, schema: Json) -> Json:
 
 def _list_parameter(name: str, description: str, most: int) -> Json:
     """Dimensions, in one text."""
-    schema = {"type": "array", "items": {"type": "string", "enum": [*DIMENSIONS]}, "minItems": 1, "maxItems": most}
+    word: Json = {
+        "anyOf": [{"type": "string", "enum": [*DIMENSIONS, TAGS]}, {"type": "string", "pattern": f"^{PREFIX}{NAME}$"}]
+    }
+    schema = {"type": "array", "items": word, "minItems": 1, "maxItems": most + 1}
     return {**_parameter(name, description, schema), "style": "form", "explode": False}
 
 
@@ -69,11 +74,13 @@ PARAMETERS: Final = (
         {"type": "string", "maxLength": MAX_ZONE_CHARS, "examples": ["Europe/Berlin"]},
     ),
     _list_parameter(
-        "group_by", f"Up to {MAX_GROUPED} dimensions, separated by commas; provider,model without it.", MAX_GROUPED
+        "group_by",
+        f"Up to {MAX_GROUPED} dimensions, and {TAGS} as a further one, separated by commas; provider,model without it.",
+        MAX_GROUPED,
     ),
     _parameter("interval", "Hours or days in place of groups.", {"type": "string", "enum": list(INTERVALS)}),
     _parameter("currency", "In which costs are compared; that of most calls without it.", {"type": "string"}),
-    _list_parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", len(DIMENSIONS)),
+    _list_parameter("unknown", "Dimensions whose name is to be unknown, separated by commas.", MAX_UNKNOWN),
     _parameter(
         "compare",
         "Each row also has the same of the period before: as many whole months or days, else as many hours.",
@@ -123,6 +130,7 @@ _CHANGE: Final = _or_null(
 )
 _NAMES: Final[Json] = {
     **{name: {"type": ["string", "null"]} for name in DIMENSIONS},
+    TAGS: {"type": ["string", "null"], "description": "All tags of a call as one JSON object in a text."},
     "start": {"type": "string", "format": "date-time", "description": "Of the hour or day; only with an interval."},
     "versions": {
         "type": "array",

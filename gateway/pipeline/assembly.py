@@ -30,6 +30,7 @@ from gateway.pipeline.parsing.worker_client import WorkerClient
 from gateway.pipeline.settle import HeldFrom, Settler
 from gateway.products.catalogue import sources_with
 from gateway.rules.context import Context, Machines, UserPolicy
+from gateway.rules.tags import Tags
 from gateway.usage.events.checks import EventRules
 from gateway.usage.events.intake import Metering
 from gateway.usage.pricing.prices import Prices
@@ -204,6 +205,7 @@ def base_context(config: Config, secrets: Secrets, own_device: str | None) -> Co
         machines=Machines(secrets.machine),
         own_device=own_device,
         limits=config.limits.of_parsing,
+        tags=Tags(config.tags),
     )
 
 
@@ -223,6 +225,7 @@ def build_worker(config: Config, secrets: Secrets, own_device: str | None) -> Wo
             price_list=config.pricing.price_list == "on",
             own_device=own_device,
             limits=list(config.limits.of_parsing),
+            tags={tag: list(names) for tag, names in config.tags.items()},
             events=(events.route, events.replace_brackets, sorted(events.more_dimensions)),
             niceness=0,
         )

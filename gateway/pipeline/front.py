@@ -159,6 +159,7 @@ class Front:
             base.machines,
             base.own_device,
             base.limits,
+            base.tags,
         )
 
     async def admitted(self, parsed: Parsed, context: Context) -> Parsed:

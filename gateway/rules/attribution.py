@@ -106,6 +106,7 @@ class ResourceContext(NamedTuple):
 def origin(resource: Attributes, context: Context) -> ResourceContext:
     """The attribution and the sender's fingerprint of one resource."""
     stated = pick(resource, tuple(resource), RESOURCE_INTERESTS).who
+    context.tags.add_of(stated, resource)
     merged = {**stated, **context.key_fixes}
     attribution: Attribution = {}
     _fill(attribution, merged, context)
@@ -193,6 +194,7 @@ def _sender_key(context: Context) -> _OriginKey:
         context.machines,
         context.peer,
         context.own_device,
+        context.tags,
     )
     return (*sender, *context.key_fixes.items()) if context.key_fixes else sender
 

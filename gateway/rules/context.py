@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from gateway.common.contract.device_identity import machine_id
 from gateway.read.limits import DEFAULT_LIMITS, ParseLimits
+from gateway.rules.tags import NO_TAGS, Tags
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -99,6 +100,8 @@ class Context(NamedTuple):
     other one. None where it stands apart."""
     limits: ParseLimits = DEFAULT_LIMITS
     """How much one payload may hold."""
+    tags: Tags = NO_TAGS
+    """Further attributes that are read as labels."""
 
     @property
     def counted_key(self) -> str | None:

@@ -104,6 +104,7 @@ def _scope(run: _Run, scope_logs: ScopeLogs, at: str, made: ResourceContext) -> 
         rule = choose_event(record, names, scope.name)
         if isinstance(rule, EventRule):
             picked = pick(record.attributes, names, interests_of(rule.convention))
+            run.context.tags.add(picked.who, record.attributes, run.context.tags.plan(names))
             if RAW_NESTED in picked.texts:
                 read_nested(picked)
             if OBJECT in picked.texts:

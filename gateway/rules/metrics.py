@@ -76,7 +76,7 @@ class _Series(NamedTuple):
     scope_version: str
     resource: int
     origin: ResourceContext
-    sender: str
+    context: Context
     labels: dict[tuple[object, ...], Labels]
     """Those of the points before: points of one metric share a few."""
     identity: bytes
@@ -115,7 +115,7 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
                     version,
                     i,
                     made,
-                    sender_of(context),
+                    context,
                     {},
                     hashed(identity, scope.encode("utf-8", "replace"), metric.name.encode("utf-8", "replace")),
                 )
@@ -211,6 +211,7 @@ def _point(
     if is_by_shape and not (is_known and _names_model(picked)):
         out.ignored += 1
         return
+    series.context.tags.add_of(picked.who, attributes)
     reason = _fault(point, value, series)
     if reason is not None:
         out.rejected.append(Rejection(reason, at))
@@ -286,7 +287,7 @@ def _identity(series: _Series, attributes: Attributes, start_ns: int) -> bytes:
     A start time does it better: keys are rotated and addresses change while a process goes on
     counting, and each change would count all of it again.
     """
-    sender = "" if start_ns else series.sender
+    sender = "" if start_ns else sender_of(series.context)
     return hashed(
         sender.encode("utf-8", "replace"), series.identity, bytes((series.temporality,)), attributes_hash(attributes)
     )
@@ -314,7 +315,7 @@ def _new_labels(series: _Series, picked: Extracted) -> Labels:
         served_by = series.table.default_provider or (None if request_model else _UNKNOWN_PROVIDER)
     attribution = series.origin.attribution
     reporter = MetricSource(
-        series.sender,
+        sender_of(series.context),
         attribution.get("service_name") or "",
         attribution.get("device_id") or "",
         str(series.origin.instance or ""),

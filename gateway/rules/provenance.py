@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from gateway.common.traced import By, Leaf, Origin, Recording, active_recording, carried, origin_of, shown
 from gateway.read.view import AnyValue, Attributes, Span
 from gateway.rules.extract import AttributeTable, Extracted, pick, read_value
+from gateway.rules.tags import Tags, is_value
 
 _DICTS = ("texts", "counts", "numbers", "who")
 _V = TypeVar("_V")
@@ -226,6 +227,13 @@ def pick_recorded(
     for field, leaves in found.items():
         picked.note_names(field, leaves)
     return picked
+
+
+def add_tags(picked: RecordedExtracted, attributes: Attributes, tags: Tags, by: By = "item") -> None:
+    """As `Tags.add_of`, with the provenance of each."""
+    for field, value in pick_recorded(attributes, tags.interests, picked.recording, by).who.items():
+        if is_value(value):
+            picked.who[field] = value
 
 
 class TracedValue:

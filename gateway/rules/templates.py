@@ -20,6 +20,7 @@ from gateway.rules.context import Context
 from gateway.rules.extract import COUNT, MAX_TEXT_CHARS, NO_ONE, OTHER, RAW, ExtractionPlan
 from gateway.rules.found_usage import entities_of, texts_of
 from gateway.rules.model_names import PLACEHOLDERS
+from gateway.rules.tags import NO_TAGS, Tags
 from gateway.rules.texts import may_hold_object
 from gateway.rules.traces import SpansRead, read_spans, reader_by_names, scope_of
 
@@ -64,7 +65,7 @@ class Refused(Exception):
         return str(self.args[0])
 
 
-def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...]) -> Roles:
+def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...], tags: Tags = NO_TAGS) -> Roles:
     """The roles of the attributes *names*."""
     scope = scope_of(scope_name[:MAX_TEXT_CHARS], scope_version[:MAX_TEXT_CHARS])
     reader = scope.reader or reader_by_names(scope, names)
@@ -79,10 +80,16 @@ def roles_of(scope_name: str, scope_version: str, names: tuple[str, ...]) -> Rol
         searched |= {name: Role("searched") for _, name, kind in (*plan.rest, *plan.lower) if kind == RAW}
     kinds = {kind for _, name, kind in (*plan.rest, *plan.lower) if name not in searched}
     refused = next((reason for kind, reason in _UNREADABLE.items() if kind in kinds), "")
-    roles = _roles(plan) | searched
+    of_tags = tags.plan(names)
+    roles = _roles(plan) | searched | {name: Role("key") for name in (*_of(of_tags.who), *_of(of_tags.lower))}
     if sum(role.kind == "count" for role in roles.values()) > _MAX_COUNTS:
         refused = "many_counts"
     return Roles(roles, reads_name=True, refused=refused)
+
+
+def _of(planned: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """The names of attributes in a part of a plan."""
+    return (name for _, name, *_ in planned)
 
 
 def _roles(plan: ExtractionPlan) -> dict[str, Role]:

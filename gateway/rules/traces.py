@@ -218,7 +218,7 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
     run.meter.take(n_spans)
     out.items += n_spans
     known: tuple[str, ...] | None = None
-    reader, plan, is_seen, has_texts = None, NO_PLAN, False, False
+    reader, plan, tag_plan, is_seen, has_texts = None, NO_PLAN, NO_PLAN, False, False
     for number, span in enumerate(spans):
         trace_id, span_id, parent = span.trace_id, span.span_id, span.parent_span_id or _NO_SPAN
         if (
@@ -237,6 +237,7 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
             known = names
             reader = scope.reader or reader_by_names(scope, names)
             plan = NO_PLAN if reader is None else reader.interests.plan(names)
+            tag_plan = context.tags.plan(names)
             is_seen = reader is None and (scope.is_ai or look_like_ai(names) or not STATING.isdisjoint(names))
             has_texts = reader is None and bool(texts_of(names) or entities_of(names))
         if reader is None:
@@ -247,6 +248,8 @@ def _scope(run: SpansRead, scope_spans: ScopeSpans, at: tuple[int, int], made: R
                     _see(run, span, names, scope, made)
             continue
         picked = pick_planned(attributes, plan)
+        if tag_plan.who:
+            context.tags.add(picked.who, attributes, tag_plan)
         if plan.has_object:
             take_object(picked)
         if "input" not in picked.counts and "output" not in picked.counts:
@@ -285,6 +288,7 @@ def _find(
         run.out.rejected.append(Rejection("invalid_time", position))
         return True
     pick_who(picked, span.attributes, names)
+    run.context.tags.add_of(picked.who, span.attributes)
     ids = (span.trace_id, span.span_id, b"" if span.parent_span_id in {b"", _NO_SPAN} else span.parent_span_id)
     reader = reader_of(FOUND, scope)
     call = _call(span, ids, picked, reader, scope, made, run.context, failed)

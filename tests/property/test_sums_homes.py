@@ -17,6 +17,7 @@ from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.home import AskedGroups, Counted, SumHome, SumRows
 from gateway.usage.sums.names import Absent, Filters
 from gateway.usage.sums.request import OrderBy
+from gateway.usage.sums.tags import set_text
 from gateway.usage.sums.tally import HOUR_MS, Key, Sums, Tally
 from gateway.usage.sums.timespan import TimeRange
 from tests.support.postgres import needs_postgres
@@ -30,6 +31,8 @@ COST = st.sampled_from([0, 10**17, -(10**12) - 1])
 TOKENS = st.none() | COUNT
 AGO = (4, 3, 1, 0)
 """How many hours before now each commit is."""
+TAGS = ("feature", "region")
+ASKED = (*DIMENSIONS, "tag:feature", "tag:feature", "tag:region", "tag:unknown", "tags")
 Question = tuple[TimeRange, AskedGroups]
 ORDERS: tuple[OrderBy, ...] = ("cost", "calls", "input_tokens", "output_tokens", "name")
 
@@ -42,7 +45,8 @@ def series(draw: st.DrawFn) -> tuple[Key, Sums]:
     source = draw(st.sampled_from(["estimated", "reported"])) if currency else ""
     cost = draw(COST) if currency else 0
     counts = [draw(COUNT) for _ in range(6)]
-    return Key(NOW_HOUR - draw(st.integers(0, 60)), *names, currency, source), [
+    tags = set_text({name: value for name in TAGS if (value := draw(st.sampled_from(["", "", "a", "ä"])))})
+    return Key(NOW_HOUR - draw(st.integers(0, 60)), *names, currency, source, tags), [
         *counts,
         *(draw(TOKENS) for _ in range(7)),
         cost,
@@ -52,11 +56,12 @@ def series(draw: st.DrawFn) -> tuple[Key, Sums]:
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
     first = draw(st.integers(0, 60))
-    dimension = draw(st.sampled_from(DIMENSIONS))
+    dimension = draw(st.sampled_from(ASKED))
     where: Filters = (
-        {dimension: draw(st.lists(NAMES.map(_name), min_size=1, max_size=3))} if draw(st.booleans()) else {}
+        {dimension: draw(st.lists(NAMES.map(_name), min_size=1, max_size=3))} if draw(st.integers(0, 2)) == 0 else {}
     )
-    group_by: list[Dimension] = draw(st.lists(st.sampled_from(DIMENSIONS), min_size=1, max_size=3, unique=True))
+    several = st.lists(st.sampled_from(ASKED), min_size=1, max_size=3, unique=True)
+    group_by: list[Dimension] = draw(several | st.sampled_from([["tag:feature"], ["tag:region"]]))
     asked: dict[str, Any] = {
         "where": where,
         "by": group_by,
@@ -88,8 +93,9 @@ def answers(kept: SumRows, question: Question) -> list[object]:
     return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, names, revisions]
 
 
-async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]]) -> None:
+async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]], kept: Sequence[Sequence[str]]) -> None:
     for number, stored in enumerate(commits):
+        await home.begin(NOW_HOUR * HOUR_MS, kept[number % len(kept)])
         tally = Tally()
         tally.sums = {key: [*sums] for key, sums in stored}
         now_ms = (NOW_HOUR - AGO[number]) * HOUR_MS
@@ -101,32 +107,39 @@ given_usage = given(
     st.lists(st.lists(series(), min_size=2, max_size=12, unique_by=lambda each: each[0]), max_size=4),
     st.lists(questions(), min_size=1, max_size=4),
     NAMES,
+    st.lists(st.sampled_from([["feature"], ["region"], ["region", "feature"], []]), min_size=1, max_size=3),
 )
 
 
 @settings(max_examples=200, deadline=None)
 @given_usage
-def test_both_homes_answer_alike(commits: Commits, asked: list[Question], forgotten: str) -> None:
-    sqlite, memory = found_in(HOMES, commits, asked, forgotten)
+def test_both_homes_answer_alike(
+    commits: Commits, asked: list[Question], forgotten: str, kept: list[list[str]]
+) -> None:
+    sqlite, memory = found_in(HOMES, commits, asked, forgotten, kept)
     assert sqlite == memory
 
 
 @needs_postgres
 @settings(max_examples=25, deadline=None)
 @given_usage
-def test_postgres_answers_as_sqlite(commits: Commits, asked: list[Question], forgotten: str) -> None:
-    sqlite, postgres = found_in(("sqlite", "postgres"), commits, asked, forgotten)
+def test_postgres_answers_as_sqlite(
+    commits: Commits, asked: list[Question], forgotten: str, kept: list[list[str]]
+) -> None:
+    sqlite, postgres = found_in(("sqlite", "postgres"), commits, asked, forgotten, kept)
     assert sqlite == postgres
 
 
-def found_in(homes: Sequence[str], commits: Commits, asked: list[Question], forgotten: str) -> list[list[object]]:
+def found_in(
+    homes: Sequence[str], commits: Commits, asked: list[Question], forgotten: str, kept_tags: list[list[str]]
+) -> list[list[object]]:
     async def of_each() -> list[list[object]]:
         found: list[list[object]] = []
         async with AsyncExitStack() as stack:
             for name in homes:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 sums = await (await stack.enter_async_context(home_of(name, folder))).sums()
-                await store(sums, commits)
+                await store(sums, commits, kept_tags)
                 before = [await sums.read(lambda kept, each=each: answers(kept, each)) for each in asked]
                 rows = await sums.forget_users({forgotten} - {""}, dry_run=False)
                 after = [await sums.read(lambda kept, each=each: answers(kept, each)) for each in asked]

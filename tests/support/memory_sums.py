@@ -1,23 +1,27 @@
 """Sums of usage in memory: `gateway.usage.sums.home` with plain dictionaries and loops."""
 
 import copy
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeVar
 
+from gateway.common.contract.tags import MAX_TAGS, is_tag, tag_of
 from gateway.common.model_versions import model_of
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less, money
 from gateway.usage.sums.grains import (
-    COLUMNS,
     DAY,
     DIMENSIONS,
     FINE,
     FORGOTTEN_ID,
     HOUR,
     OTHER_ID,
+    TAGGED,
+    TAGGED_COLUMNS,
+    TAGS,
     UNKNOWN_ID,
     Dimension,
     Ids,
@@ -25,6 +29,7 @@ from gateway.usage.sums.grains import (
     by_grain,
     folded,
     grain_for,
+    tag_grain,
     within_bounds,
 )
 from gateway.usage.sums.history import History, Model, Usage
@@ -76,6 +81,14 @@ class KeptSums:
     periods: dict[Period, dict[Ids, Sums]] = field(default_factory=_periods)
     revisions: dict[int, int] = field(default_factory=dict)
     """First hour of a day -> how often usage was added to it."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Tag -> its number."""
+    sets: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Id of a set of tags -> tag -> id of its value."""
+    tagged: dict[tuple[int, int], dict[Ids, Sums]] = field(default_factory=dict)
+    """Hours of a period, its first hour -> every series with its tags."""
+    by_tag: dict[tuple[str, int], dict[Ids, Sums]] = field(default_factory=dict)
+    """Tag, day -> its values."""
     levels: dict[int, int] = field(default_factory=dict)
     """First hour of a day that was folded -> how often."""
     counted_from: int | None = None
@@ -99,10 +112,11 @@ class MemorySums:
         self._check = check
         self.kept = kept
 
-    async def begin(self, now_ms: int) -> None:
+    async def begin(self, now_ms: int, tags: Collection[str] = ()) -> None:
         self._check()
         if self.kept.counted_from is None:
             self.kept.counted_from = now_ms // HOUR_MS // DAY * DAY
+        _keep_tags(self.kept, [*tags])
 
     async def counted_through(self, source: str) -> int:
         self._check()
@@ -152,6 +166,9 @@ class MemorySums:
             for period, ids in rows:
                 sums = self.kept.periods[period].pop(ids)
                 add_up(self.kept.periods[period], (*ids[:USER], FORGOTTEN_ID, *ids[USER + 1 :]), sums)
+            for series in self.kept.tagged.values():
+                for ids in [each for each in series if each[USER] in names]:
+                    add_up(series, (*ids[:USER], FORGOTTEN_ID, *ids[USER + 1 :]), series.pop(ids))
             self._drop(names)
         return len(rows)
 
@@ -162,10 +179,13 @@ class MemorySums:
 
     def _drop(self, names: Iterable[int]) -> None:
         """Those of *names* that nothing has."""
-        used = {each for series in self.kept.periods.values() for ids in series for each in ids}
+        every = (self.kept.periods, self.kept.tagged, self.kept.by_tag)
+        used = {each for periods in every for series in periods.values() for ids in series for each in ids}
+        used |= {each for tags in self.kept.sets.values() for each in tags.values()}
         gone = {*names} - used - {*self.kept.versions.values()}
         self.kept.ids = {name: each for name, each in self.kept.ids.items() if each not in gone}
         self.kept.versions = {each: model for each, model in self.kept.versions.items() if each not in gone}
+        self.kept.sets = {each: tags for each, tags in self.kept.sets.items() if each not in gone}
 
 
 # ---- the hours of the detectors
@@ -218,8 +238,10 @@ def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
-            for grain, of_grain in by_grain(series, has_all=span == DAY or kept.summed[0] <= hour < kept.summed[1]):
+            has_all = span == DAY or kept.summed[0] <= hour < kept.summed[1]
+            for grain, of_grain in by_grain(_without(series), has_all=has_all):
                 _add_series(kept, span, grain, hour, of_grain)
+            _add_tagged(kept, span, hour, series)
     if kept.counted_from is None:
         kept.counted_from = now_hour // DAY * DAY
     for day in days:
@@ -230,9 +252,59 @@ def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept
         _keep_room(kept, now_hour)
 
 
+def _add_tagged(kept: KeptSums, span: int, hour: int, series: Mapping[Ids, Sums]) -> None:
+    if kept.numbers:
+        _add_within(kept.tagged.setdefault((span, hour), {}), TAGGED, span, series)
+    for tag in kept.numbers if span == DAY else ():
+        _add_within(kept.by_tag.setdefault((tag, hour), {}), tag_grain(1), DAY, _of_tag(kept, tag, series))
+
+
+def _add_within(held: dict[Ids, Sums], grain: grains.Grain, span: int, series: Mapping[Ids, Sums]) -> None:
+    for ids, sums in within_bounds(grain, span, held, series).items():
+        add_up(held, ids, sums)
+
+
+def _without(series: Mapping[Ids, Sums]) -> dict[Ids, Sums]:
+    found: dict[Ids, Sums] = {}
+    for ids, sums in series.items():
+        add_up(found, ids[:-1], sums)
+    return found
+
+
+def _value(kept: KeptSums, tag: str, number: int) -> int:
+    """What a set has of *tag*."""
+    return number if number < FIRST_NAME else kept.sets[number].get(tag, UNKNOWN_ID)
+
+
+def _of_tag(kept: KeptSums, tag: str, series: Mapping[Ids, Sums]) -> dict[Ids, Sums]:
+    found: dict[Ids, Sums] = {}
+    for ids, sums in series.items():
+        add_up(found, (*(0,) * len(DIMENSIONS), *ids[-3:-1], _value(kept, tag, ids[-1])), sums)
+    return found
+
+
+def _keep_tags(kept: KeptSums, tags: Sequence[str]) -> None:
+    if not kept.numbers and tags:
+        kept.tagged = {
+            (span, hour): {(*ids, UNKNOWN_ID): [*sums] for ids, sums in series.items()}
+            for (span, grain, hour), series in kept.periods.items()
+            if grain == grains.SERIES.id
+        }
+    gone = [tag for tag in kept.numbers if tag not in tags]
+    new = [tag for tag in tags if tag not in kept.numbers]
+    for tag in gone[: max(0, len(kept.numbers) + len(new) - MAX_TAGS)]:
+        del kept.numbers[tag]
+        kept.by_tag = {each: series for each, series in kept.by_tag.items() if each[0] != tag}
+    for tag in new:
+        kept.numbers[tag] = 1
+        for (span, hour), series in kept.tagged.items():
+            if span == DAY:
+                _add_within(kept.by_tag.setdefault((tag, hour), {}), tag_grain(1), DAY, _of_tag(kept, tag, series))
+
+
 def _numbered(kept: KeptSums, sums: Mapping[Key, Sums]) -> list[tuple[Key, Ids]]:
     words = {word for key in sums for word in (key.currency, key.cost_source)}
-    few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
+    few = {name for key in sums for name in key._replace(user="", device_id="", tags="")[1:]} - words
     models = {key.model for key in sums}
     found = _ids_of(kept, words, bounds.MAX_NAMES + bounds.ROOM_FOR_CURRENCIES)
     found |= _ids_of(kept, few, bounds.MAX_NAMES)
@@ -241,7 +313,20 @@ def _numbered(kept: KeptSums, sums: Mapping[Key, Sums]) -> list[tuple[Key, Ids]]
         own = _ids_of(kept, {model_of(name)}, bounds.MAX_NAMES)[model_of(name)]
         if model_of(name) != name and min(own, found[name]) >= FIRST_NAME:
             kept.versions.setdefault(found[name], own)
-    return [(key, tuple([found[name] for name in key[1:]])) for key in sums if any(sums[key])]
+    sets = {"": UNKNOWN_ID, **_ids_of_sets(kept, {key.tags for key in sums} - {""})}
+    return [(key, (*[found[name] for name in key[1:-1]], sets[key.tags])) for key in sums if any(sums[key])]
+
+
+def _ids_of_sets(kept: KeptSums, texts: Collection[str]) -> dict[str, int]:
+    found = {text: OTHER_ID for text in texts if len(text.encode()) > bounds.MAX_TAG_SET_BYTES}
+    new = sorted(text for text in {*texts} - {*found} if kept.ids.get(text) not in kept.sets)
+    room = max(0, bounds.MAX_TAG_SETS - len(kept.sets))
+    found |= dict.fromkeys(new[room:], OTHER_ID) | _ids_of(kept, new[:room], bounds.MAX_NAMES)
+    held: dict[str, dict[str, str]] = {text: json.loads(text) for text in new[:room] if found[text] >= FIRST_NAME}
+    values = _ids_of(kept, {value for tags in held.values() for value in tags.values()}, bounds.MAX_NAMES)
+    for text, tags in held.items():
+        kept.sets[found[text]] = {tag: values[value] for tag, value in tags.items()}
+    return {text: found.get(text, kept.ids.get(text, OTHER_ID)) for text in texts}
 
 
 def _ids_of(kept: KeptSums, names: Collection[str], most: int) -> dict[str, int]:
@@ -264,6 +349,8 @@ def _delete_old(kept: KeptSums, now_hour: int) -> None:
     oldest_day = now_hour - bounds.KEPT_DAYS * DAY - DAY
     oldest = {HOUR: now_hour - bounds.KEPT_HOURS, DAY: oldest_day}
     kept.periods = {each: series for each, series in kept.periods.items() if each[2] > oldest[each[0]]}
+    kept.tagged = {each: series for each, series in kept.tagged.items() if each[1] > oldest[each[0]]}
+    kept.by_tag = {each: series for each, series in kept.by_tag.items() if each[1] > oldest[DAY]}
     kept.revisions = {day: n for day, n in kept.revisions.items() if day > oldest_day}
     kept.levels = {day: level for day, level in kept.levels.items() if day > oldest_day}
 
@@ -275,6 +362,9 @@ def _keep_room(kept: KeptSums, now_hour: int) -> None:
         kept.hours_from = max(kept.hours_from, now_hour - keep_hours + 1)
         kept.periods = {
             each: series for each, series in kept.periods.items() if each[0] != HOUR or each[2] >= kept.hours_from
+        }
+        kept.tagged = {
+            each: series for each, series in kept.tagged.items() if each[0] != HOUR or each[1] >= kept.hours_from
         }
     while _rows(kept, DAY) > bounds.MAX_DAY_ROWS:
         days = {hour for span, _, hour in kept.periods if span == DAY and hour < now_hour - DAY}
@@ -289,6 +379,7 @@ def _keep_room(kept: KeptSums, now_hour: int) -> None:
                 for ids, sums in series.items():
                     add_up(into, folded(ids, columns), sums)
                 _add_series(kept, DAY, grain, day, into)
+        _fold_tags(kept, day, FINE if level == 0 else TAGGED.dimensions)
         kept.levels[day] = level + 1
 
 
@@ -307,8 +398,21 @@ def _sum_hours(kept: KeptSums, now_hour: int) -> None:
             del kept.periods[span, grain_id, hour]
 
 
+def _fold_tags(kept: KeptSums, day: int, columns: Collection[str]) -> None:
+    places = [(kept.tagged, (DAY, day)), *((kept.by_tag, (tag, day)) for tag in kept.numbers)]
+    for periods, place in places:
+        into: dict[Ids, Sums] = {}
+        for ids, sums in periods.pop(place, {}).items():  # type: ignore[arg-type]  # each has keys of its own
+            add_up(into, folded(ids, columns if periods is kept.tagged else (TAGS,)), sums)
+        if into:
+            periods[place] = into  # type: ignore[index]  # as above
+
+
 def _rows(kept: KeptSums, span: int) -> int:
-    return sum(len(series) for each, series in kept.periods.items() if each[0] == span)
+    """In the table that has more."""
+    tags = sum(len(series) for series in kept.by_tag.values()) if span == DAY else 0
+    tags += sum(len(series) for each, series in kept.tagged.items() if each[0] == span)
+    return max(tags, sum(len(series) for each, series in kept.periods.items() if each[0] == span))
 
 
 # ---- questions
@@ -403,17 +507,36 @@ class MemorySumRows:
         wanted = {name: {*self._ids(names)} for name, names in where.items()}
         if "model" in wanted:
             wanted["model"] |= {each for each, model in self._kept.versions.items() if model in wanted["model"]}
+        wanted_tags = [each for each in {*dimensions, *where} if is_tag(each)]
+        is_alone = len({*dimensions, *where}) == 1
         for part in parts:
-            grain = grain_for({*dimensions, *where}, has_all=part.has_all)
-            for (span, grain_id, hour), series in self._kept.periods.items():
-                if (span, grain_id) != (part.span, grain.id) or not part.first_hour <= hour < part.end_hour:
+            for hour, series in self._series({*dimensions, *where}, part):
+                if not part.first_hour <= hour < part.end_hour:
                     continue
                 for ids, sums in series.items():
-                    names = dict(zip(COLUMNS, ids, strict=True))
+                    names = {**dict(zip(TAGGED_COLUMNS, (*ids, UNKNOWN_ID), strict=False))}
+                    for each in wanted_tags:
+                        is_kept = tag_of(each) in self._kept.numbers
+                        is_value = is_alone and part.span == DAY
+                        value = names[TAGS] if is_value else _value(self._kept, tag_of(each), names[TAGS])
+                        names[each] = value if is_kept else UNKNOWN_ID
                     if all(names[name] in some for name, some in wanted.items()):
                         model = names["model"]
                         own = self._kept.versions.get(model, model) if folds_versions else model
                         yield _Row(hour, {**names, "model": own, "version": model}, sums)
+
+    def _series(self, wanted: Collection[Dimension], part: Segment) -> Iterator[tuple[int, dict[Ids, Sums]]]:
+        span = part.span
+        tags = [tag_of(each) for each in wanted if is_tag(each) and tag_of(each) in self._kept.numbers]
+        if tags and len(wanted) == 1 and span == DAY:
+            yield from ((hour, series) for (tag, hour), series in self._kept.by_tag.items() if tag == tags[0])
+        elif tags or (TAGS in wanted and self._kept.numbers):
+            yield from ((hour, series) for (each, hour), series in self._kept.tagged.items() if each == span)
+        else:
+            grain = grain_for([each for each in wanted if each in DIMENSIONS], has_all=part.has_all)
+            for (each, grain_id, hour), series in self._kept.periods.items():
+                if (each, grain_id) == (span, grain.id):
+                    yield hour, series
 
     def _sum(self, rows: Iterable[_Row]) -> UsageSums:
         adder, names = Adder(), self._names

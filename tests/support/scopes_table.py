@@ -41,7 +41,7 @@ These statements of the published interface have no effect here. All others have
 | 1 | manage cost-allocation definitions, namespaces and publish jobs | keys may have the scopes |
 | 1 | upload container metrics from a cluster agent and manage cluster configuration | keys may have the scopes; the agent's check of its key is answered (`GET /v2/insights`) |
 | 1 | manage roles and read permission sets | keys may have the scopes; who may change keys is [configured](keys.md#operators) |
-| 1, 5.6 | savings recommendations with their comments, and resource tags | keys may have the scopes |
+| 1, 5.6 | savings recommendations with their comments | keys may have the scopes |
 | 5 | ai-hub:mcp: a person's sign-in | the tools work under a key; those that write need their own scopes, too |
 | 2.3, 4.3, 6, 7, 8, 9 | what the text calls "not shown" | chosen here: [lists.md](lists.md), [api.md](api.md) |
 """

@@ -10,21 +10,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from gateway.common.contract.errors import Forbidden
+from gateway.common.contract.tags import is_tag
 
 Reach = tuple[tuple[str, tuple[str, ...]], ...]
 """(Dimension, names), dimensions and names in order and each once."""
 
 EVERYTHING: Final[Reach] = ()
 NAMED: Final = ("team", "project")
-"""Dimensions that can limit, with those that begin with `TAG`."""
-TAG: Final = "tag:"
+"""Dimensions that can limit, with tags."""
 MAX_NAMES: Final = 50
 """Of one dimension."""
 MAX_NAME_CHARS: Final = 256
 
 
 def is_limiting(dimension: str) -> bool:
-    return dimension in NAMED or (dimension.startswith(TAG) and dimension != TAG)
+    return dimension in NAMED or is_tag(dimension)
 
 
 def reach_of(given: Mapping[str, Iterable[str]]) -> Reach:

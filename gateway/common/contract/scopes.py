@@ -25,6 +25,7 @@ HEARTBEAT_SCOPE = "ai-control-plane:heartbeat-device"
 PING_SCOPE = "ai-control-plane:ping-device"
 READ_COSTS_SCOPE = "billing:read_costs"
 READ_DIMENSIONS_SCOPE = "billing:read_dimensions"
+READ_TAGS_SCOPE = "billing:read_resource_tags"
 MCP_SCOPE = "ai-hub:mcp"
 DROP_SCOPE = "connections:create_billing_external_billing_drop"
 VALIDATE_DROP_SCOPE = "connections:create_billing_external_validate_billing_drop"
@@ -52,15 +53,13 @@ class Scope(NamedTuple):
     @property
     def opens_nothing(self) -> bool:
         """Whether no route of the gateway asks for it: it is a name of the published interface."""
-        return self.name in OPENS_NOTHING or self.category in CATEGORIES_THAT_OPEN_NOTHING
+        return self.category in CATEGORIES_THAT_OPEN_NOTHING
 
 
 CATEGORIES_THAT_OPEN_NOTHING: Final = frozenset({
     "Optimization & Savings", "Cost Allocation", "Container agent", "Kubernetes Clusters", "Manage Billing Connections",
     "Roles & Access Control",
 })  # fmt: skip
-OPENS_NOTHING: Final = frozenset({"billing:read_resource_tags"})
-"""Of other categories."""
 OPENS_NOTHING_TEXT: Final = "opens nothing at this gateway"
 
 
@@ -68,7 +67,7 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope(INGEST_SCOPE, "Send AI Telemetry", write_only=True, use_case=SEND_AI_TELEMETRY),
     Scope(READ_COSTS_SCOPE, "Cost & Usage Data"),
     Scope(READ_DIMENSIONS_SCOPE, "Cost & Usage Data"),
-    Scope("billing:read_resource_tags", "Cost & Usage Data"),
+    Scope(READ_TAGS_SCOPE, "Cost & Usage Data"),
     Scope("views:create_view", "Views"),
     Scope("views:delete_view", "Views"),
     Scope("views:read_view", "Views"),

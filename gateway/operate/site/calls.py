@@ -17,7 +17,7 @@ from spool.record import FIELDS
 
 LIST: Final = "/calls"
 ONE: Final = LIST + "/{record_id}"
-FILTERS: Final = ("outcome", "provider", "model", "team", "project", "key", "service", "device", "record_id")
+FILTERS: Final = ("outcome", "provider", "model", "team", "project", "key", "service", "device", "tag", "record_id")
 RELATIONS: Final[Mapping[str, str]] = {
     "same_span": "the same span, or the same report again",
     "response_id": "the same response id",

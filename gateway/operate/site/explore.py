@@ -17,12 +17,14 @@ from gateway.operate.site.explore_rows import percent, rest_of, row_of_line, sig
 from gateway.operate.site.explore_texts import RANGE_TEXTS, TABS, covering_note, field_text, range_text
 from gateway.operate.site.operating import change, present
 from gateway.operate.site.usage_answers import SlowAnswers
-from gateway.operate.site.usage_question import SHOWN
+from gateway.operate.site.usage_question import SHOWN, title_of
 from gateway.operate.site.view import Action, View, form_fields, see
 from gateway.operate.site.views import Saved, saved_views
 from gateway.usage.sums.figures import NO_USAGE
+from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import OrderBy, Question
+from gateway.usage.sums.tags import dimensions_of
 
 SORTED: Final[dict[OrderBy, str]] = {
     "cost": "Cost", "calls": "Calls", "input_tokens": "Input tokens", "output_tokens": "Output tokens",
@@ -34,11 +36,16 @@ HAS_PARQUET: Final = find_spec("pyarrow") is not None
 
 
 def explore(
-    asked: Asked, question: Question, found: Explored, saved: Sequence[Saved] = (), budgets: BudgetLinks = NO_BUDGETS
+    asked: Asked,
+    question: Question,
+    found: Explored,
+    saved: Sequence[Saved] = (),
+    budgets: BudgetLinks = NO_BUDGETS,
+    tags: Sequence[Dimension] = (),
 ) -> dict[str, Any]:
-    """The template's context. *saved*: the views that are kept."""
+    """The template's context. *saved*: the views that are kept; *tags*: all there are."""
     return {
-        **question_context(asked, question, found),
+        **question_context(asked, question, found, tags),
         **answer_context(asked, question, found, budgets),
         "saved": [(each.name, each.path, each.is_current) for each in saved],
         "replaceable": [(each.view_id, each.name) for each in saved],
@@ -46,9 +53,12 @@ def explore(
     }
 
 
-def question_context(asked: Asked, question: Question, found: Explored) -> dict[str, Any]:
+def question_context(
+    asked: Asked, question: Question, found: Explored, tags: Sequence[Dimension] = ()
+) -> dict[str, Any]:
     """The links and forms that change the question."""
     answer, zone, by = found.answer, question.zone, asked.group_by
+    offered = dict.fromkeys((*SHOWN, *tags, *by))
     return {
         "asked": asked,
         "zone": zone_name(zone),
@@ -62,12 +72,10 @@ def question_context(asked: Asked, question: Question, found: Explored) -> dict[
         "compares": question.before is not None,
         "compare": asked.path(compare=None if question.before is not None else "previous"),
         "covering": covering_note(question, answer.within),
-        "dimensions": [
-            (text, asked.path(group_by=with_first(each, by)), each == by[0]) for each, text in SHOWN.items()
-        ],
-        "by": [SHOWN[each] for each in by],
+        "dimensions": [(title_of(each), asked.path(group_by=with_first(each, by)), each == by[0]) for each in offered],
+        "by": [title_of(each) for each in by],
         "first_dimension": by[0],
-        "then": [(each, text, each in by[1:]) for each, text in SHOWN.items() if each != by[0]],
+        "then": [(each, title_of(each), each in by[1:]) for each in offered if each != by[0]],
         "filters": [(each.text, asked.less(each)) for each in asked.filters],
         "search": asked.value("search"),
         "steps": [(text, asked._replace(step=step).path(), step == found.over_time.interval) for step, text in STEPS],
@@ -142,7 +150,8 @@ async def load(request: web.Request) -> dict[str, Any]:
 
     found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within, reach_of(request)), ask)
     saved = await saved_views(stores_of(request).views, asked)
-    return {**explore(asked, question, found, saved, budget_links(request)), "fresh_in_s": fresh_in_s}
+    context = explore(asked, question, found, saved, budget_links(request), dimensions_of(queries.tags))
+    return {**context, "fresh_in_s": fresh_in_s}
 
 
 EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])

@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import CursorPosition, Position
-from gateway.operate.site.usage_question import SHOWN, dimension_of
+from gateway.operate.site.usage_question import dimension_of, title_of
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.request import Question, read_question
+from gateway.usage.sums.tags import PARAMETER, filter_in, parameter_of
 
 PATH: Final = "/usage"
 PER_PAGE: Final = 50
@@ -38,7 +39,7 @@ class Filter(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{SHOWN[self.dimension]}: {name_text(self.name)}"
+        return f"{title_of(self.dimension)}: {name_text(self.name)}"
 
 
 class Asked(NamedTuple):
@@ -63,7 +64,7 @@ class Asked(NamedTuple):
 
     @property
     def filters(self) -> list[Filter]:
-        named = [Filter(dimension_of(name), value) for name, value in self.pairs if name in DIMENSIONS]
+        named = [Filter(*filter_in(*pair)) for pair in self.pairs if is_filter(pair[0])]
         unknown = [dimension_of(name) for name in self.value("unknown").split(",") if name]
         return [*named, *(Filter(dimension, Absent.UNKNOWN) for dimension in unknown)]
 
@@ -98,9 +99,9 @@ class Asked(NamedTuple):
         return [pair for pair in (*self.pairs, *own) if pair[0] not in names]
 
     def with_filters(self, filters: Iterable[Filter]) -> "Asked":
-        pairs = [pair for pair in self.pairs if pair[0] not in DIMENSIONS and pair[0] != "unknown"]
+        pairs = [pair for pair in self.pairs if not is_filter(pair[0]) and pair[0] != "unknown"]
         kept = list(filters)
-        pairs += [(each.dimension, each.name) for each in kept if isinstance(each.name, str)]
+        pairs += [parameter_of(each.dimension, each.name) for each in kept if isinstance(each.name, str)]
         if unknown := [each.dimension for each in kept if each.name is Absent.UNKNOWN]:
             pairs.append(("unknown", ",".join(unknown)))
         return self._replace(pairs=tuple(pairs))
@@ -115,6 +116,10 @@ class Asked(NamedTuple):
         others = [each for each in self.group_by if each != dimension]
         by = ",".join(others) or next_dimension({each.dimension for each in inside.filters})
         return inside.path(group_by=by, search=None)
+
+
+def is_filter(parameter: str) -> bool:
+    return parameter in DIMENSIONS or parameter == PARAMETER
 
 
 def next_dimension(filtered: set[Dimension]) -> Dimension:

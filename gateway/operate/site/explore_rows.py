@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
+from gateway.common.contract.tags import is_tag
 from gateway.operate.site import words
 from gateway.operate.site.budget_links import BudgetLink, BudgetLinks
 from gateway.operate.site.explore_asked import Asked, Filter, name_text
@@ -14,6 +15,7 @@ from gateway.usage.sums.change import Change, Changes, changes
 from gateway.usage.sums.figures import UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
+from gateway.usage.sums.tags import parameter_of
 
 CALLS: Final = "/calls"
 OF_CALLS: Final[Mapping[Dimension, str]] = {
@@ -106,9 +108,10 @@ def calls_path(filters: Sequence[Filter], line: Line) -> str:
     """The calls of a group; empty where a name is no filter of calls."""
     pairs: list[tuple[str, str]] = []
     for each in filters:
-        if each.dimension not in OF_CALLS or not isinstance(each.name, str):
+        of_calls = each.dimension if is_tag(each.dimension) else OF_CALLS.get(each.dimension)
+        if of_calls is None or not isinstance(each.name, str):
             return ""
-        pairs.append((OF_CALLS[each.dimension], each.name))
+        pairs.append(parameter_of(of_calls, each.name))
     dated = [version.names[0] for version in line.versions]
     pairs += [("model", name) for name in dated if isinstance(name, str) and ("model", name) not in pairs]
     return f"{CALLS}?{urlencode(pairs)}"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from multidict import MultiMapping
 
-from gateway.operate.site.usage_question import SHOWN, dimension_of
+from gateway.operate.site.usage_question import dimension_of, title_of
 from gateway.usage.sums.grains import Dimension
 
 FIELD: Final = "filter"
@@ -40,7 +40,7 @@ def boxes(text: str) -> list[Box]:
 
 def box_text(value: str) -> str:
     dimension, is_known, name = value.partition("=")
-    return f"{SHOWN[dimension_of(dimension)]}: {name if is_known else 'unknown'}"
+    return f"{title_of(dimension_of(dimension))}: {name if is_known else 'unknown'}"
 
 
 def chosen(form: MultiMapping[str]) -> str:

@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from gateway.common.contract.errors import BadPayload
+from gateway.common.contract.tags import PREFIX, is_tag, tag_of
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
+from gateway.usage.sums.tags import PARAMETER, filter_in, parameter_of
 from gateway.usage.sums.timespan import Interval, TimeRange
 
 SHOWN: Final[Mapping[Dimension, str]] = {
@@ -63,11 +65,11 @@ class Filter(NamedTuple):
     @property
     def text(self) -> str:
         shown = self.name if isinstance(self.name, str) else self.name.value
-        return f"{SHOWN[self.dimension]}: {shown}"
+        return f"{title_of(self.dimension)}: {shown}"
 
     @property
     def parameter(self) -> tuple[str, str]:
-        return (self.dimension, self.name) if isinstance(self.name, str) else (ABSENT, self.dimension)
+        return parameter_of(self.dimension, self.name) if isinstance(self.name, str) else (ABSENT, self.dimension)
 
 
 class Question(NamedTuple):
@@ -101,10 +103,15 @@ class Question(NamedTuple):
         return self._replace(filters=tuple(each for each in self.filters if each.dimension != dimension))
 
 
+def title_of(dimension: Dimension) -> str:
+    """Its name on the page."""
+    return f"Tag {tag_of(dimension)}" if is_tag(dimension) else SHOWN[dimension]
+
+
 def filter_texts(kept: Mapping[Dimension, Sequence[str | None]]) -> list[tuple[str, str]]:
     """Each dimension of a filter that is kept, as shown, and its names."""
     return [
-        (SHOWN[dimension], ", ".join("unknown" if name is None else name for name in names))
+        (title_of(dimension), ", ".join("unknown" if name is None else name for name in names))
         for dimension, names in kept.items()
     ]
 
@@ -120,9 +127,9 @@ def question_of(query: Sequence[tuple[str, str]]) -> Question:
     for name, value in query:
         if name == "range":
             chosen = range_of(value)
-        elif name in SHOWN:
-            dimension = dimension_of(name)
-            filters[dimension] = Filter(dimension, value)
+        elif name in SHOWN or name == PARAMETER:
+            dimension, found = filter_in(name, value)
+            filters[dimension] = Filter(dimension, found)
         elif name == ABSENT:
             dimension = dimension_of(value)
             filters[dimension] = Filter(dimension, Absent.UNKNOWN)
@@ -137,7 +144,6 @@ def range_of(name: str) -> Range:
 
 
 def dimension_of(name: str) -> Dimension:
-    for dimension in SHOWN:
-        if dimension == name:
-            return dimension
-    raise BadPayload(f"one of {', '.join(SHOWN)} is needed")
+    if name in SHOWN or is_tag(name):
+        return name
+    raise BadPayload(f"one of {', '.join(SHOWN)} or {PREFIX}NAME is needed")

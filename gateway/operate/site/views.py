@@ -13,7 +13,7 @@ from gateway.operate.site.explore_texts import period_text
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change, present
 from gateway.operate.site.usage_figures import Row, cost_of
-from gateway.operate.site.usage_question import SHOWN, filter_texts
+from gateway.operate.site.usage_question import filter_texts, title_of
 from gateway.operate.site.view import Action, View, form_fields, see
 from gateway.operate.site.words import words
 from gateway.usage.sums.answer_json import time_text
@@ -79,7 +79,7 @@ async def load_one(request: web.Request) -> dict[str, Any]:
 
 def shown(view: Kept, now_ms: int) -> dict[str, Any]:
     """The template's context of the view itself."""
-    head = "Start" if view.interval else ", ".join(SHOWN[each] for each in view.group_by)
+    head = "Start" if view.interval else ", ".join(map(title_of, view.group_by))
     start, end = (ms_of(time) for time in view_times(view, now_ms))
     moves = SLASH not in view.range
     return {

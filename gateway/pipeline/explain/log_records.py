@@ -13,7 +13,8 @@ from gateway.rules.conventions.generic import RAW_NESTED, read_nested
 from gateway.rules.conventions.native import take_object
 from gateway.rules.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.rules.logs import interests_of, normalise_logs
-from gateway.rules.provenance import Provenance, RecordedExtracted, deciding, pick_recorded
+from gateway.rules.provenance import Provenance, RecordedExtracted, add_tags, deciding, pick_recorded
+from gateway.rules.tags import NO_TAGS, Tags
 
 
 def explain_log_records(logs: Logs, payload: int, context: Context) -> Iterator[Single]:
@@ -32,7 +33,9 @@ def _explain(explanation: Explanation, item: Item, context: Context) -> Single:
     if out.calls:
         (call,) = out.calls
         assert isinstance(rule, EventRule)  # noqa: S101 - a call was read by a rule
-        traced = traced_call(item, call, _picked(record, rule), rule.convention, _envelope(record, rule), context)
+        traced = traced_call(
+            item, call, _picked(record, rule, context.tags), rule.convention, _envelope(record, rule), context
+        )
         return explain_call(explanation, call, traced, _identity(traced))
     if out.rejected:
         reason = out.rejected[0].reason
@@ -52,9 +55,10 @@ def _chosen_by(rule: EventRule) -> str:
     return f"the event's name ({rule.name})"
 
 
-def _picked(record: LogRecord, rule: EventRule) -> RecordedExtracted:
+def _picked(record: LogRecord, rule: EventRule, tags: Tags = NO_TAGS) -> RecordedExtracted:
     """The values as `normalise_logs` reads them, recorded."""
     picked = pick_recorded(record.attributes, interests_of(rule.convention), Recording())
+    add_tags(picked, record.attributes, tags)
     if RAW_NESTED in picked.texts:
         read_nested(picked)
     if OBJECT in picked.texts:

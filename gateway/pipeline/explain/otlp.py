@@ -76,5 +76,5 @@ def traced_call(
     """*call*, which *item* was read as; its names are read from *picked* here."""
     record: Any = call.record
     read_names(picked, convention, record["source"], failed=record["status"] == "error")
-    resource = provenances_of(item.resource.attributes)
+    resource = provenances_of(item.resource.attributes, context.tags)
     return Traced(record, picked, picked.provenances(), resource, {**ENVELOPE, **envelope}, convention, context)

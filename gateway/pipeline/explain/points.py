@@ -25,7 +25,7 @@ from gateway.rules.conventions.metric_tables import (
 from gateway.rules.conventions.table import Convention
 from gateway.rules.extract import MAX_TEXT_CHARS
 from gateway.rules.metrics import by_shape, normalise_metrics
-from gateway.rules.provenance import Provenance, joined, pick_recorded
+from gateway.rules.provenance import Provenance, add_tags, joined, pick_recorded
 from gateway.rules.usage import Basis
 
 _KINDS = (
@@ -84,9 +84,10 @@ def _explain(explanation: Explanation, item: Item, alone: Metrics, point: Any, c
         explanation.name, table = metric.name, by_shape(metric)
         explanation.read_as(SHAPE, "its name speaks of tokens, and its points name a kind of tokens and a model")
     if out.points:
-        resource = provenances_of(item.resource.attributes)
+        resource = provenances_of(item.resource.attributes, context.tags)
         interests = SHAPE_INTERESTS if table is not None and table.convention == SHAPE else POINT_INTERESTS
         picked = pick_recorded(point.attributes, interests, Recording())
+        add_tags(picked, point.attributes, context.tags)
         explanation.because = _counts(out.points[0].kind, table, picked.provenance("kind"))
         return Single(explanation, point=out.points[0], picked=picked, origins=picked.provenances(), resource=resource)
     if out.rejected:

@@ -19,9 +19,10 @@ from gateway.rules.call import Call
 from gateway.rules.context import Context
 from gateway.rules.conventions.table import Convention
 from gateway.rules.extract import Extracted
-from gateway.rules.provenance import Provenance, joined, pick_recorded
+from gateway.rules.provenance import Provenance, add_tags, joined, pick_recorded
 from gateway.rules.provider import provider
 from gateway.rules.record import called, output_basis
+from gateway.rules.tags import Tags
 from gateway.rules.usage import Basis, Proof, Wholes, cached_tokens, has_cache, read_wholes
 from spool.record import FIELDS, Attribution
 
@@ -35,9 +36,11 @@ Origins = Mapping[str, Provenance]
 """Picked field -> where its value came from."""
 
 
-def provenances_of(resource: Attributes) -> Origins:
+def provenances_of(resource: Attributes, tags: Tags) -> Origins:
     """Where the attribution that a resource states came from."""
-    return pick_recorded(resource, RESOURCE_INTERESTS, Recording(), "resource").provenances()
+    picked = pick_recorded(resource, RESOURCE_INTERESTS, Recording(), "resource")
+    add_tags(picked, resource, tags, "resource")
+    return picked.provenances()
 
 
 class Traced(NamedTuple):

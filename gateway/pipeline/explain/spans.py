@@ -18,7 +18,8 @@ from gateway.rules.conventions.shared import NEUTRAL
 from gateway.rules.extract import MAX_TEXT_CHARS, OBJECT
 from gateway.rules.found_usage import FOUND, find_usage
 from gateway.rules.operation import step_word
-from gateway.rules.provenance import Provenance, RecordedExtracted, TracedSpan, deciding, pick_recorded
+from gateway.rules.provenance import Provenance, RecordedExtracted, TracedSpan, add_tags, deciding, pick_recorded
+from gateway.rules.tags import Tags
 from gateway.rules.traces import (
     Reader,
     complete_found,
@@ -65,7 +66,7 @@ def _explain(explanation: Explanation, item: Item, context: Context) -> Single:
     out = read_stated(normalise_traces(item.alone(), context), context)
     if out.stated and out.calls:
         return _explain_stated(explanation, span, out.calls[0])
-    read = None if out.stated else _read(item.scope, span)
+    read = None if out.stated else _read(item.scope, span, context.tags)
     if read is not None:
         is_found = read.reader.convention is FOUND
         chosen_by = _FOUND if is_found else _chosen_by(item.scope.name, tuple(span.attributes))
@@ -114,7 +115,7 @@ def _stated_field(path: str, value: Any, span: Span) -> Field:
     return Field(value, Provenance("envelope"))
 
 
-def _read(sent: Scope, span: Span) -> _Read | None:
+def _read(sent: Scope, span: Span, tags: Tags) -> _Read | None:
     """The span as `normalise_traces` reads it, recorded; None where no convention reads it."""
     names = tuple(span.attributes)
     scope = scope_of(sent.name[:MAX_TEXT_CHARS], sent.version[:MAX_TEXT_CHARS])
@@ -125,8 +126,11 @@ def _read(sent: Scope, span: Span) -> _Read | None:
         if found is None:
             return None
         pick_who(found, traced.attributes, names)
-        return _Read(reader_of(FOUND, scope), RecordedExtracted.of(found, recording))
+        read = _Read(reader_of(FOUND, scope), RecordedExtracted.of(found, recording))
+        add_tags(read.picked, span.attributes, tags)
+        return read
     picked = pick_recorded(span.attributes, reader.interests, recording)
+    add_tags(picked, span.attributes, tags)
     if OBJECT in picked.texts:
         take_object(picked)
     if "input" not in picked.counts and "output" not in picked.counts:

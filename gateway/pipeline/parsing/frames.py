@@ -44,6 +44,8 @@ class Setup(TypedDict):
     """As `gateway.rules.context.Context` has it."""
     limits: list[int]
     """The fields of `ParseLimits`, in their order."""
+    tags: dict[str, list[str]]
+    """Tag -> the attributes that state it."""
     events: tuple[str, bool, list[str]]
     """How events are read: `EventRules`, without its limits."""
     niceness: int

@@ -225,7 +225,7 @@ class ShapeReader:
         except DecodeError:
             return
         resource, scope, span = sent
-        roles = roles_of(scope.name, scope.version, tuple(span.attributes))
+        roles = roles_of(scope.name, scope.version, tuple(span.attributes), context.tags)
         service = resource_origin(resource, context).attribution.get("service_name")
         listed = [(name, *role) for name, role in roles.of.items()]
         self._reader.learn(number, *parts, service, listed, roles.reads_name, roles.refused or None)
@@ -298,5 +298,6 @@ def _sender(context: Context) -> tuple[object, ...]:
     """All of *context* that templates depend on; who sends a product's several ways is not in it,
     as such calls have no template.
     """
-    known = (context.key, context.counted_as, context.device_id, context.users, context.machines, context.own_device)
+    sender = (context.key, context.counted_as, context.device_id, context.users, context.machines)
+    known = (*sender, context.own_device, context.tags)
     return (*known, *context.key_fixes.items()) if context.key_fixes else known

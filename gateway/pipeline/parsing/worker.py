@@ -21,6 +21,7 @@ from gateway.pipeline.parsing.pipe import HEADER, frame
 from gateway.products.catalogue import add_plugged_sources, sources_with
 from gateway.read.limits import ParseLimits
 from gateway.rules.context import Context, Machines, UserPolicy
+from gateway.rules.tags import Tags
 from gateway.usage.events.checks import EventRules
 from gateway.usage.pricing.file import PriceFile
 from gateway.usage.pricing.own import BadPriceFile
@@ -45,6 +46,7 @@ class Reader:
             machines=Machines(setup["machine_secret"]),
             own_device=setup["own_device"],
             limits=limits,
+            tags=Tags(setup["tags"]),
         )
         self._rules = ParseRules(self.prices, frozenset(setup["prefer_metrics"]), sources_with(setup["mapping"]))
 

@@ -1,6 +1,7 @@
 """Usage as rows of FOCUS 1.2, the FinOps Open Cost and Usage Specification. Pure.
 
-One row is what one model of one provider cost one team in one day, in one currency. The cost of a
+One row is what one model of one provider cost one team, with one set of tags, in one day, in one
+currency. The cost of a
 call is known as a whole: a row for each kind of tokens would need a share of it that nobody stated,
 so a row holds all tokens, and the kinds stand in columns of our own (`x_`). A charge whose cost is
 not known is no row, since FOCUS knows no unknown cost, and neither is one in a currency that ISO
@@ -18,8 +19,10 @@ from typing import Any, Final
 
 from gateway.common.contract.currencies import is_currency
 from gateway.usage.export.rows import Row
+from gateway.usage.sums.grains import TAGS
+from gateway.usage.sums.tags import tags_in
 
-GROUP_BY: Final = ("provider", "model", "team")
+GROUP_BY: Final = ("provider", "model", "team", TAGS)
 SERVICES: Final = {
     "openai": "OpenAI",
     "anthropic": "Anthropic",
@@ -104,7 +107,7 @@ def focus_row(row: Row) -> Row:
         "SubAccountId": row["team"],
         "SubAccountName": row["team"],
         "SubAccountType": None if row["team"] is None else "Team",
-        "Tags": json.dumps({} if row["team"] is None else {"team": row["team"]}),
+        "Tags": json.dumps({**({} if row["team"] is None else {"team": row["team"]}), **tags_in(row[TAGS] or "")}),
         **_NOT_KNOWN,
         **{name: row[of] for name, of in _OWN.items()},
         "x_EstimatedCost": row["estimated_cost"] or Decimal(0),
@@ -120,7 +123,7 @@ def _month(start: str) -> tuple[str, str]:
 
 COLUMNS: Final = tuple(
     focus_row(
-        dict.fromkeys((*_OWN.values(), "team", "currency", "cost", "estimated_cost", "period_end"))
+        dict.fromkeys((*_OWN.values(), "team", TAGS, "currency", "cost", "estimated_cost", "period_end"))
         | {"period_start": "2026-01-01T00:00:00Z"}
     )
 )

@@ -14,6 +14,7 @@ from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.names import Filters, Name
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import Question
+from gateway.usage.sums.tags import check_tags
 from gateway.usage.sums.tally import HOUR_MS
 from gateway.usage.sums.timespan import BadRange, TimeRange
 
@@ -65,7 +66,8 @@ class _Asked(NamedTuple):
 
 
 async def answered(queries: UsageQueries, question: Question) -> Answer:
-    """Raises BadRange, DatabaseUnavailable."""
+    """Raises BadListRequest for a tag that is not configured; BadRange, DatabaseUnavailable."""
+    check_tags({*question.group_by, *question.where}, queries.tags)
     within, before = await _covered(queries, question)
     where = await _searched(queries, question, within)
     if where is None:

@@ -25,6 +25,10 @@ MAX_NAMES_WITH_MANY: Final = 150_000
 """From here on users and devices have no new names, so that they leave room for models, keys, …"""
 ROOM_FOR_CURRENCIES: Final = 20_000
 """Names beyond `MAX_NAMES`: room for every word of three letters."""
+MAX_TAG_SETS: Final = 20_000
+"""Sets of tags of one call; the tags of further ones are other."""
+MAX_TAG_SET_BYTES: Final = 2_000
+"""Of one set as text: longer ones are other. An index of Postgres takes 2,704 bytes."""
 
 KEPT_HISTORY_HOURS: Final = 9 * 24
 """A day to look at, a week before it to compare with, and one to spare."""

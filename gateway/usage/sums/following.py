@@ -9,7 +9,8 @@ that expired, or that a crowded spool could not keep.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Self
 
 import structlog
@@ -44,11 +45,14 @@ CATCH_UP_S: Final = 0.5
 class UsageFollower:
     """Make with `open`; `run` until cancelled, then `close`."""
 
-    def __init__(self, spool: SettledReader, sums: SumHome, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, spool: SettledReader, sums: SumHome, now_ms: Callable[[], int], tags: Sequence[str] = ()
+    ) -> None:
         self._spool = spool
         self._sums = sums
         self._now_ms = now_ms
-        self._tally = Tally()
+        self._new_tally = partial(Tally, tags=tags)
+        self._tally = self._new_tally()
         self._through_seq = 0
         self._written_seq = 0
         self._is_unsure = False
@@ -65,10 +69,14 @@ class UsageFollower:
         """Increases when records were counted."""
 
     @classmethod
-    async def open(cls, spool: SettledReader, sums: SumHome, *, now_ms: Callable[[], int]) -> Self:
-        """Continue after the position stored in *sums*. Raises DatabaseUnavailable."""
-        await sums.begin(now_ms())
-        follower = cls(spool, sums, now_ms)
+    async def open(
+        cls, spool: SettledReader, sums: SumHome, *, now_ms: Callable[[], int], tags: Sequence[str] = ()
+    ) -> Self:
+        """Continue after the position stored in *sums*; *tags* distinguish series. Raises
+        DatabaseUnavailable.
+        """
+        await sums.begin(now_ms(), tags)
+        follower = cls(spool, sums, now_ms, tags)
         follower._through_seq = await sums.counted_through(spool.gateway_id)
         follower._written_seq = follower._through_seq
         spool.keep_after(AI_TELEMETRY, follower._written_seq)
@@ -170,7 +178,7 @@ class UsageFollower:
                     error=type(error).__name__,
                     at=places(error),
                 )
-                await self._store(Tally())
+                await self._store(self._new_tally())
 
     async def _store(self, tally: Tally) -> None:
         """Store *tally*, and that everything counted so far is stored."""
@@ -194,7 +202,7 @@ class UsageFollower:
     def _note_stored(self) -> None:
         self._is_unsure = False
         self._counters.add(self._tally.sums)
-        self._tally, self._written_seq = Tally(), self._through_seq
+        self._tally, self._written_seq = self._new_tally(), self._through_seq
         self._spool.keep_after(AI_TELEMETRY, self._written_seq)
         self._stored_as_of_ms = self.as_of_ms or self._stored_as_of_ms
 

@@ -13,12 +13,18 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from gateway.usage.sums.tally import CALLS, COST, COST_WORDS, WITHOUT_COST, Sums
 
-Dimension = Literal[
+_Own = Literal[
     "provider", "model", "team", "project", "user", "device_id", "service_name", "key", "operation", "source"
 ]
-DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
+DIMENSIONS: Final[tuple[str, ...]] = get_args(_Own)
+Dimension = str
+"""One of `DIMENSIONS`, a tag (`gateway.usage.sums.tags`), or `TAGS`."""
+TAGS: Final = "tags"
+"""All tags of a call together: what stands for them is their set."""
 COLUMNS: Final[tuple[str, ...]] = (*DIMENSIONS, *COST_WORDS)
 """What a row of a grain is of."""
+TAGGED_COLUMNS: Final[tuple[str, ...]] = (*COLUMNS, TAGS)
+"""The same, of a grain that keeps tags."""
 CURRENCY: Final = len(DIMENSIONS)
 
 HOUR: Final = 1
@@ -29,10 +35,11 @@ FORGOTTEN_ID: Final = 2
 """Ids that are no names; those of names begin above 15."""
 
 Ids = tuple[int, ...]
-"""Of names, as `COLUMNS` has them; 0 for a dimension that the grain sums over."""
+"""Of names, as `COLUMNS` or `TAGGED_COLUMNS` has them; 0 for a dimension that the grain sums
+over."""
 
 MANY: Final = frozenset[Dimension]({"user", "device_id"})
-FINE: Final = frozenset[Dimension]({"project", "user", "device_id", "service_name", "key"})
+FINE: Final = frozenset[Dimension]({"project", "user", "device_id", "service_name", "key", TAGS})
 
 
 class Grain(NamedTuple):
@@ -72,6 +79,14 @@ AT_ONCE: Final = frozenset({TOTAL.id, SERIES.id})
 """Grains of an hour that calls are added to while it lasts. The others are summed from its series
 when it is over: they are read often, and written once.
 """
+TAGGED: Final = _of(0, *DIMENSIONS, TAGS, day=4000, hour=1000)
+"""Every series with its tags."""
+_FIRST_TAG_GRAIN: Final = 100
+
+
+def tag_grain(number: int) -> Grain:
+    """Of one tag, whose value stands for the set: values beyond the bound of a day are "other"."""
+    return _of(_FIRST_TAG_GRAIN + number, TAGS, day=1000, hour=0)
 
 
 def grain_for(dimensions: Collection[Dimension], *, has_all: bool) -> Grain:
@@ -103,6 +118,29 @@ def projected(series: Mapping[Ids, Sums], dimensions: Collection[Dimension]) -> 
     for ids, sums in series.items():
         add_up(found, tuple(map(mul, ids, mask)), sums)
     return found
+
+
+def without_tags(series: Mapping[Ids, Sums]) -> dict[Ids, Sums]:
+    """*series* with tags, added up without them."""
+    found: dict[Ids, Sums] = {}
+    for ids, sums in series.items():
+        add_up(found, ids[:-1], sums)
+    return found
+
+
+def with_value(series: Mapping[Ids, Sums], values: Mapping[int, int]) -> dict[Ids, Sums]:
+    """*series* with tags, added up by one tag; *values*: set -> its value of that tag. Where a set
+    is no name, the value is none either.
+    """
+    found: dict[Ids, Sums] = {}
+    for ids, sums in series.items():
+        *_, currency, source, tags = ids
+        value = tags if tags <= FORGOTTEN_ID else values.get(tags, UNKNOWN_ID)
+        add_up(found, (*_SUMMED, currency, source, value), sums)
+    return found
+
+
+_SUMMED: Final = (UNKNOWN_ID,) * len(DIMENSIONS)
 
 
 def folds(grain: Grain, span: int) -> Iterator[tuple[Collection[str], int]]:
@@ -139,7 +177,7 @@ def within_bounds(grain: Grain, span: int, held: Collection[Ids], series: Mappin
 
 def folded(ids: Ids, columns: Collection[str]) -> Ids:
     """*ids* with "other" in *columns*."""
-    return tuple(OTHER_ID if name in columns else each for name, each in zip(COLUMNS, ids, strict=True))
+    return tuple(OTHER_ID if name in columns else each for name, each in zip(TAGGED_COLUMNS, ids, strict=False))
 
 
 def without_cost(sums: Sums) -> Sums:

@@ -60,9 +60,10 @@ class AskedGroups(NamedTuple):
 
 
 class SumHome(Protocol):
-    async def begin(self, now_ms: int) -> None:
+    async def begin(self, now_ms: int, tags: Collection[str] = ()) -> None:
         """Counting begins, unless it did before: a day that is under way or older may be known in
-        part only.
+        part only. *tags* are dimensions from now on; calls that were counted before have none of
+        those that are new.
         """
 
     async def counted_through(self, source: str) -> int:

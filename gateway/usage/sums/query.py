@@ -5,7 +5,7 @@ Sums are of billed calls whose outcome is final, by the start of the call, UTC.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Final, TypeVar
@@ -44,9 +44,19 @@ class UsageQueries:
     BadRange for hours that are no longer kept.
     """
 
-    def __init__(self, sums: SumHome, *, now_ms: Callable[[], int], follower: UsageFollower | None = None) -> None:
-        """*follower* counts in a running gateway; None asks what a stopped one has counted."""
+    def __init__(
+        self,
+        sums: SumHome,
+        *,
+        now_ms: Callable[[], int],
+        follower: UsageFollower | None = None,
+        tags: Sequence[str] = (),
+    ) -> None:
+        """*follower* counts in a running gateway; None asks what a stopped one has counted. *tags*:
+        names of those that are configured.
+        """
         self.sums = sums
+        self.tags = tags
         self._read = sums.read
         self._shared = _Shared()
         self.now_ms = now_ms

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, Literal, NamedTuple, cast, get_args
 
+from gateway.common.contract.tags import MAX_TAGS, PREFIX, is_tag
 from gateway.common.lists.conventions import (
     BadListRequest,
     Filterable,
@@ -17,9 +18,10 @@ from gateway.common.lists.conventions import (
     Sort,
     read_request,
 )
-from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.grains import DIMENSIONS, TAGS, Dimension
 from gateway.usage.sums.names import Absent, Filters, Name
 from gateway.usage.sums.ranges import midnight, ms_of, period_before, range_of, times_of, whole_end, zone_of
+from gateway.usage.sums.tags import PARAMETER, by_dimension
 from gateway.usage.sums.timespan import Interval, TimeRange
 
 OrderBy = Literal["cost", "calls", "input_tokens", "output_tokens", "name"]
@@ -29,6 +31,7 @@ INTERVALS: Final[tuple[Interval, ...]] = get_args(Interval)
 DEFAULT_DAYS: Final = 30
 MAX_GROUPED: Final = 3
 """Dimensions of one question."""
+MAX_UNKNOWN: Final = len(DIMENSIONS) + MAX_TAGS
 OWN: Final = (
     "from", "to", "range", "time_zone", "group_by", "interval", "currency", "unknown", "compare", "search",
 )  # fmt: skip
@@ -37,7 +40,7 @@ PREVIOUS: Final[Compare] = "previous"
 MAX_SEARCH_CHARS: Final = 100
 _LAST_MS: Final = 253_402_214_400_000
 """9999-12-31: the end of its hour and of its day can be written."""
-FILTERS: Final = tuple(Filterable(name, (), is_open=True) for name in DIMENSIONS)
+FILTERS: Final = tuple(Filterable(name, (), is_open=True) for name in (*DIMENSIONS, PARAMETER))
 GROUPS: Final = ListShape("usage", get_args(OrderBy), Sort("cost", "desc"), FILTERS)
 BUCKETS: Final = ListShape("usage", ("start",), Sort("start", "asc"), FILTERS)
 
@@ -77,7 +80,7 @@ class Question(NamedTuple):
     @property
     def where(self) -> Filters:
         """The filters."""
-        names = {cast("Dimension", name): values for name, values in self.request.filters.items()}
+        names = by_dimension(self.request.filters)
         unknown: dict[Dimension, tuple[Name, ...]] = dict.fromkeys(self.unknown, (Absent.UNKNOWN,))
         return {name: (*names.get(name, ()), *unknown.get(name, ())) for name in (*names, *unknown)}
 
@@ -99,12 +102,13 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     group_by = () if interval else _group_by(own["group_by"])
     if interval and own["group_by"] is not None:
         raise BadListRequest("interval: it cannot be asked for with group_by; filter by a name instead")
-    unknown = () if own["unknown"] is None else _dimensions("unknown", own["unknown"], len(DIMENSIONS))
+    unknown = () if own["unknown"] is None else _dimensions("unknown", own["unknown"], MAX_UNKNOWN)
     zone = UTC if own["time_zone"] is None else zone_of(own["time_zone"])
     period = _period(own, now_ms, zone)
     own_text = ",".join(str(own[name] or "") for name in OWN)
     shape = (BUCKETS if interval else GROUPS).of(own_text)
     request = read_request(shape, [pair for pair in pairs if pair[0] not in OWN])
+    by_dimension(request.filters)  # faults are found here
     return Question(
         ms_of(period.start), ms_of(period.end), group_by, interval, own["currency"], unknown, shape, request, zone,
         _before(own["compare"], period, now_ms), _search(own["search"], interval),
@@ -181,9 +185,14 @@ def _group_by(text: str | None) -> tuple[Dimension, ...]:
 
 def _dimensions(parameter: str, text: str, most: int) -> tuple[Dimension, ...]:
     names = tuple(dict.fromkeys(text.split(",")))
-    if not set(names) <= set(DIMENSIONS) or len(names) > most:
-        raise BadListRequest(f"{parameter}: up to {most} of {', '.join(DIMENSIONS)}, separated by commas")
-    return tuple(cast("Dimension", name) for name in names)
+    if not all(map(is_dimension, names)) or len({*names} - {TAGS}) > most:
+        raise BadListRequest(f"{parameter}: up to {most} of {', '.join(DIMENSIONS)}, {PREFIX}NAME, separated by commas")
+    return names
+
+
+def is_dimension(name: str) -> bool:
+    """Whether a question may name it."""
+    return name in DIMENSIONS or is_tag(name) or name == TAGS
 
 
 def read_time(name: str, text: str, zone: tzinfo) -> datetime:

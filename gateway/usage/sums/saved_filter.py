@@ -6,21 +6,26 @@ from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from pydantic import Field
 
+from gateway.common.contract.tags import MAX_TAGS, NAME, PREFIX
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.names import Absent, Filters, Name
+from gateway.usage.sums.tags import parameter_of
 from gateway.usage.sums.tally import MAX_NAME_CHARS
 
 MAX_VALUES: Final = 50
 """Of one dimension."""
 
 _Value = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)] | None
+DimensionWord = Annotated[str, Field(pattern=f"^({'|'.join(DIMENSIONS)}|{PREFIX}{NAME})$")]
+"""A dimension in a body."""
 SavedFilter = Annotated[
-    dict[Dimension, Annotated[list[_Value], Field(min_length=1, max_length=MAX_VALUES)]],
+    dict[DimensionWord, Annotated[list[_Value], Field(min_length=1, max_length=MAX_VALUES)]],
     Field(
         description=(
-            f"an object of {', '.join(DIMENSIONS)}, each with a list of 1 to {MAX_VALUES} names of at most"
+            f"an object of {', '.join(DIMENSIONS)} or {PREFIX}NAME, each with a list of 1 to {MAX_VALUES} names of at most"
             f" {MAX_NAME_CHARS} characters, null for an unknown name,"
         ),
+        max_length=len(DIMENSIONS) + MAX_TAGS,
         json_schema_extra={"example": {"team": ["core", None], "model": ["gpt-4o"]}},
     ),
 ]
@@ -36,7 +41,8 @@ ShownFilter = Mapping[str, list[str | None]]
 
 def kept_filter(given: Mapping[Dimension, list[str | None]]) -> dict[Dimension, tuple[str | None, ...]]:
     """*given* with each name once, by the order of the dimensions."""
-    return {name: tuple(dict.fromkeys(given[name])) for name in DIMENSIONS if name in given}
+    order = (*DIMENSIONS, *sorted(given.keys() - {*DIMENSIONS}))
+    return {name: tuple(dict.fromkeys(given[name])) for name in order if name in given}
 
 
 def where_of(kept: Kept) -> Filters:
@@ -51,7 +57,7 @@ def _name(name: str | None) -> Name:
 def query_of(kept: Kept) -> list[tuple[str, str]]:
     """As parameters of `GET /v2/usage`."""
     named: list[tuple[str, str]] = [
-        (dimension, name) for dimension, names in kept.items() for name in names if name is not None
+        parameter_of(dimension, name) for dimension, names in kept.items() for name in names if name is not None
     ]
     unknown = [dimension for dimension, names in kept.items() if None in names]
     return [*named, ("unknown", ",".join(unknown))] if unknown else named

@@ -15,7 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gateway.common.contract.tags import values_of
 from gateway.common.native import NATIVE
+from gateway.usage.sums.tags import set_text
 
 HOUR_MS: Final = 3_600_000
 PICO: Final = 10**12
@@ -84,13 +86,18 @@ class Key(NamedTuple):
     """`source.format` of the record."""
     currency: str
     cost_source: str
+    tags: str = ""
+    """Their set (`gateway.usage.sums.tags`)."""
 
 
 class Tally:
     """Sums that are not stored yet."""
 
-    def __init__(self, native: ModuleType | None = NATIVE) -> None:
+    def __init__(self, native: ModuleType | None = NATIVE, *, tags: Sequence[str] = ()) -> None:
+        """*tags*: names of those that distinguish series."""
         self._native = native
+        self._tags = tags
+        self._has_tags = re.compile(b"|".join(b'"%b":' % name.encode() for name in tags)) if tags else None
         self.sums: dict[Key, Sums] = {}
         self._by_names: dict[tuple[object, ...], Sums] = {}
         """The same, by the names as records have them."""
@@ -98,9 +105,12 @@ class Tally:
     def add(self, records: Sequence[bytes], *, now_ms: int) -> None:
         """Count *records*; an unreadable one is skipped."""
         now_hour = hour_text(now_ms)
-        if self._native is not None:
-            records = self._add_natively(self._native, records, now_hour)
-        self._add_read(records, now_hour)
+        if self._native is None:
+            self._add_read(records, now_hour)
+            return
+        tagged = [record for record in records if self._has_tags and self._has_tags.search(record)]
+        plain = [record for record in records if not self._has_tags.search(record)] if self._has_tags else records
+        self._add_read([*self._add_natively(self._native, plain, now_hour), *tagged], now_hour)
 
     def _add_natively(self, native: ModuleType, records: Sequence[bytes], now_hour: str) -> list[bytes]:
         """Count *records* by *native*; returned are those that it leaves to Python: they are not
@@ -152,6 +162,8 @@ class Tally:
             (known("source") or _NOBODY).get("format"),
             *((cost["currency"], cost.get("source")) if cost else _NO_COST),
         )
+        if self._tags and (tags := values_of(known("attribution") or _NOBODY, self._tags)):
+            names = (*names, tuple(tags.items()))
         sums: list[Any] = self._by_names.get(names) or self._open(names)
         atto = atto_of(cost["amount"]) if cost else 0
         is_call = record["kind"] == "call"
@@ -191,10 +203,10 @@ class Tally:
         """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
         for invalid ones.
         """
-        hour, *texts, currency, cost_source = names
+        hour, *texts, currency, cost_source = names[:_NAMES]
         source = "" if currency is None else (cost_source or "reported")[:MAX_WORD_CHARS]
-        shown = [CONTROLS.sub("\ufffd", (text or "")[:MAX_NAME_CHARS]) for text in texts]
-        key = Key._make((hour_of(hour), *shown, (currency or "")[:MAX_WORD_CHARS], source))
+        tags = set_text({name: shown(value) for name, value in names[_NAMES]}) if len(names) > _NAMES else ""
+        key = Key._make((hour_of(hour), *map(shown, texts), (currency or "")[:MAX_WORD_CHARS], source, tags))
         if not all(isinstance(name, str) for name in key[1:]):
             raise TypeError
         sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
@@ -212,6 +224,15 @@ class Tally:
                 first, last = seen.get((key.provider, key.model), (key.hour, key.hour))
                 seen[key.provider, key.model] = (min(first, key.hour), max(last, key.hour))
         return seen
+
+
+_NAMES: Final = len(Key._fields) - 1
+"""Of a series without tags."""
+
+
+def shown(name: str | None) -> str:
+    """*name* as sums have it."""
+    return CONTROLS.sub("\ufffd", (name or "")[:MAX_NAME_CHARS])
 
 
 def is_of_success(sums: Sums) -> bool:

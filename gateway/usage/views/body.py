@@ -6,9 +6,10 @@ from pydantic import ConfigDict, Field
 
 from gateway.common.body import Body
 from gateway.common.contract.errors import BadPayload
+from gateway.common.contract.tags import PREFIX
 from gateway.common.lists.conventions import MAX_FILTER_CHARS, ORDERS
 from gateway.common.one_line import OneLine
-from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.grains import DIMENSIONS
 from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
 from gateway.usage.sums.request import (
     GROUP_BY,
@@ -19,15 +20,15 @@ from gateway.usage.sums.request import (
     Compare,
     OrderBy,
 )
-from gateway.usage.sums.saved_filter import SavedFilter
+from gateway.usage.sums.saved_filter import DimensionWord, SavedFilter
 from gateway.usage.sums.timespan import Interval
 
 GroupBy = Annotated[
-    list[Dimension],
+    list[DimensionWord],
     Field(
         min_length=1,
         max_length=MAX_GROUPED,
-        description=f"a list of 1 to {MAX_GROUPED} of {', '.join(DIMENSIONS)}",
+        description=f"a list of 1 to {MAX_GROUPED} of {', '.join(DIMENSIONS)} and {PREFIX}NAME",
     ),
 ]
 IntervalWord = Annotated[

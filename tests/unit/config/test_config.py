@@ -744,3 +744,26 @@ def test_operators_are_e_mails_alone_or_with_a_role() -> None:
 def test_operators_who_could_not_be_known_are_refused(options: dict[str, object], fault: str) -> None:
     with pytest.raises(ValidationError, match=fault):
         Config.model_validate(options)
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ("{team: []}", "team: a record has a field of that name"),
+        ("{labels: []}", "labels: a record has a field of that name"),
+        ("{Cost: []}", "a tag's name is 1 to 32 lower-case letters"),
+        ("{customer: [user.id]}", "customer: user.id states a user, of whom attributes.user decides"),
+        ("{customer: [metadata.user_id]}", "customer: metadata.user_id states a user"),
+        ("{feature: [gen_ai.prompt]}", "feature: gen_ai.prompt may hold a prompt"),
+        ("{feature: [gen_ai.input.messages]}", "feature: gen_ai.input.messages may hold a prompt"),
+        ("{feature: [http.request.header.authorization]}", "may hold a prompt, an answer or a header"),
+        ("{feature: ['a b']}", "feature: an attribute's name is 1 to 128 printable ASCII characters"),
+        ("{a: [x], b: [x]}", "x: an attribute states one tag only"),
+        ("{a: [b1, b2, b3, b4, b5, b6, b7, b8, b9]}", "a: at most 8 attributes are possible"),
+        (f"{{{', '.join(f't{n}: []' for n in range(21))}}}", "20"),
+    ],
+)
+def test_a_tag_that_cannot_be_read_is_a_fault_with_its_remedy(tmp_path: Path, tags: str, said: str) -> None:
+    (fault,) = faults(tmp_path, f"tags: {tags}")
+    assert fault.startswith("line 1: tags")
+    assert said in fault

@@ -8,4 +8,5 @@ USER: Final = '"user"'
 
 
 def quoted(columns: Collection[str]) -> tuple[str, ...]:
-    return tuple(USER if name == "user" else name for name in columns)
+    """A tag's colon has to be quoted too."""
+    return tuple(f'"{name}"' if name == "user" or ":" in name else name for name in columns)

@@ -11,7 +11,7 @@ from gateway.stores.sql.sums.forgetting import count_rows, forget_in_sums
 from gateway.stores.sql.sums.hour_sums import sum_hours
 from gateway.stores.sql.sums.model_versions import relate_known
 from gateway.stores.sql.sums.questions import SqlSumRows
-from gateway.stores.sql.sums.rollups import add, note_as_of, take_over
+from gateway.stores.sql.sums.rollups import add, keep_tags, note_as_of, take_over
 from gateway.stores.sql.sums.unused_names import drop_unused_names
 from gateway.usage.sums.history import History, Usage
 from gateway.usage.sums.home import Counted, SumRows
@@ -35,8 +35,8 @@ class SqlSums:
         await database.write(relate_known)
         return cls(database)
 
-    async def begin(self, now_ms: int) -> None:
-        await self._database.write(partial(_begin, now_hour=now_ms // HOUR_MS))
+    async def begin(self, now_ms: int, tags: Collection[str] = ()) -> None:
+        await self._database.write(partial(_begin, now_hour=now_ms // HOUR_MS, tags=tags))
 
     async def counted_through(self, source: str) -> int:
         return await self._database.write(partial(hours.through_no, source=source))  # it waits for its turn
@@ -75,9 +75,10 @@ def _store(connection: Connection, counted: Counted) -> None:
         note_as_of(connection, counted.as_of_ms)
 
 
-def _begin(connection: Connection, now_hour: int) -> None:
+def _begin(connection: Connection, now_hour: int, tags: Collection[str]) -> None:
     """With what an earlier release counted for the detectors alone."""
     take_over(connection, sums_of_history(hours.read(connection, now_hour * HOUR_MS)), now_hour=now_hour)
+    keep_tags(connection, tags)
 
 
 def sums_of_history(history: History) -> dict[Key, Sums]:

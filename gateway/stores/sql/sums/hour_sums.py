@@ -4,6 +4,7 @@ transaction.
 
 from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.rollups import add_series, read_series
+from gateway.stores.sql.sums.tables import ROLLUPS
 from gateway.usage.sums import grains
 from gateway.usage.sums.grains import AT_ONCE, HOUR, SERIES
 from gateway.usage.sums.summing import sums_of_hour, to_sum
@@ -22,8 +23,8 @@ def sum_hours(connection: Connection, now_hour: int) -> None:
 
 
 def _sum_hour(connection: Connection, hour: int) -> None:
-    for grain, series in sums_of_hour(read_series(connection, HOUR, SERIES, hour)):
+    for grain, series in sums_of_hour(read_series(connection, ROLLUPS, (HOUR, SERIES, hour))):
         connection.execute(
             "DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?", (HOUR, grain.id, hour)
         )
-        add_series(connection, HOUR, grain, hour, series)
+        add_series(connection, ROLLUPS, (HOUR, grain, hour), series)

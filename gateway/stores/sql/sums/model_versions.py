@@ -56,6 +56,9 @@ def of_others(connection: Connection) -> set[int]:
 
 
 def drop_names(connection: Connection, ids: Collection[int]) -> None:
-    """Delete the names *ids* and their relations to models: SQLite may use an id again."""
+    """Delete the names *ids*, their relations to models, and what they hold as sets of tags: SQLite
+    may use an id again.
+    """
     connection.executemany("DELETE FROM usage_model_versions WHERE version_id = ?", ((each,) for each in ids))
+    connection.executemany("DELETE FROM usage_tag_values WHERE set_id = ?", ((each,) for each in ids))
     drop(connection, ids)

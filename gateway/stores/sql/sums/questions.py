@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from gateway.stores.sql.sums.columns import quoted
 from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.names import ids_asked, names_of
-from gateway.stores.sql.sums.rollups import MAX_COUNT
 from gateway.stores.sql.sums.rows import Rows, marks
+from gateway.stores.sql.sums.tables import MAX_COUNT
 from gateway.usage.sums import bounds
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.sums.grains import OTHER_ID, Dimension

@@ -4,61 +4,31 @@ worst some 200 MiB.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
-from gateway.stores.sql.sums import names
-from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums import names, tags
 from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.model_versions import relate
+from gateway.stores.sql.sums.tables import MAX_COUNT, MAX_MICRO, REST, ROLLUPS, TABLES, TAGGED_ROLLUPS, SumTable
 from gateway.usage.sums import bounds, grains
-from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import (
-    COLUMNS,
     DAY,
     FINE,
     HOUR,
     OTHER_ID,
+    TAGGED,
     Grain,
     Ids,
     add_up,
     by_grain,
     folded,
+    tag_grain,
+    with_value,
     within_bounds,
+    without_tags,
 )
-from gateway.usage.sums.tally import COST, INPUT, OTHER, Key, Sums
+from gateway.usage.sums.tally import COST, OTHER, Key, Sums
 from spool.sql.connection import Connection
 
-REST: Final = 10**12
-"""Parts of `cost_micro` that `cost_rest` counts."""
-
-MAX_COUNT: Final = 2**43
-"""Of one row: 8.8e12 tokens. As many rows as there may be add up within 64 bits."""
-MAX_MICRO: Final = 10**18
-"""1e12 units of money, of one row."""
-_PERIOD = ("span", "grain", "hour")
-_OF_ROW = (*_PERIOD, *quoted(COLUMNS))
-_ALL = (*_OF_ROW, *COUNTS, "cost_micro", "cost_rest")
-_ADDED = "usage_rollups.{0} + excluded.{0}"
-_WHOLE_COUNTS = ", ".join(
-    f"{name} = CASE WHEN {_ADDED.format(name)} > {MAX_COUNT} THEN {MAX_COUNT} ELSE {_ADDED.format(name)} END"
-    for name in COUNTS[:INPUT]
-)
-_TOKENS = ", ".join(
-    f"{name} = CASE WHEN {_ADDED.format(name)} > {MAX_COUNT} THEN {MAX_COUNT}"
-    f" ELSE coalesce({_ADDED.format(name)}, usage_rollups.{name}, excluded.{name}) END"
-    for name in COUNTS[INPUT:]
-)
-_MICRO = f"{_ADDED.format('cost_micro')} + ({_ADDED.format('cost_rest')}) / {REST}"
-_ADD = (
-    f"INSERT INTO usage_rollups ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608 - own SQL
-    f" ON CONFLICT ({', '.join(_OF_ROW)}) DO UPDATE SET {_WHOLE_COUNTS}, {_TOKENS},"
-    f" cost_micro = CASE WHEN {_MICRO} BETWEEN -{MAX_MICRO} AND {MAX_MICRO} THEN {_MICRO}"
-    f" WHEN {_MICRO} > 0 THEN {MAX_MICRO} ELSE -{MAX_MICRO} END,"
-    f" cost_rest = ({_ADDED.format('cost_rest')}) % {REST}"
-)
-_ONE_PERIOD = "FROM usage_rollups WHERE span = ? AND grain = ? AND hour = ?"
-_FIND = f"SELECT {', '.join(quoted(COLUMNS))} {_ONE_PERIOD}"
-_READ = f"SELECT {', '.join((*quoted(COLUMNS), *COUNTS))}, cost_micro, cost_rest {_ONE_PERIOD}"
 _NOTE_FOLDED = (
     "INSERT INTO usage_folded (hour, level) VALUES (?, ?) ON CONFLICT (hour) DO UPDATE SET level = excluded.level"
 )
@@ -86,13 +56,50 @@ def add(
         if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
             add_up(days[key.hour // DAY * DAY], ids, sums[key])
     first, end = kept_hours(connection, now_hour).summed
+    numbers = tags.numbers_of(connection)
     for span, periods in ((HOUR, hours), (DAY, days)):
         for hour, series in periods.items():
-            for grain, of_grain in by_grain(series, has_all=span == DAY or first <= hour < end):
-                add_series(connection, span, grain, hour, of_grain)
+            has_all = span == DAY or first <= hour < end
+            for grain, of_grain in by_grain(without_tags(series), has_all=has_all):
+                add_series(connection, ROLLUPS, (span, grain, hour), of_grain)
+            if numbers:
+                _add_tagged(connection, (span, hour), series, numbers)
     _note_changes(connection, days, now_hour)
     _delete_old(connection, kept_hour)
     _keep_room(connection, now_hour)
+
+
+def _add_tagged(
+    connection: Connection, period: tuple[int, int], series: Mapping[Ids, Sums], numbers: Mapping[str, int]
+) -> None:
+    span, hour = period
+    add_series(connection, TAGGED_ROLLUPS, (span, TAGGED, hour), series)
+    for tag, number in numbers.items() if span == DAY else ():
+        values = tags.values_of(connection, {ids[-1] for ids in series}, tag)
+        add_series(connection, TAGGED_ROLLUPS, (span, tag_grain(number), hour), with_value(series, values))
+
+
+def keep_tags(connection: Connection, wanted: Collection[str]) -> None:
+    """*wanted* are dimensions from now on, also of what was counted before."""
+    before = tags.keep(connection, wanted)
+    for tag, number in tags.numbers_of(connection).items():
+        if tag in before or tag not in wanted:
+            continue
+        if tags.has_values(connection, tag):
+            _project(connection, tag, number)
+        else:
+            tags.begin_tag(connection, number)
+
+
+def _project(connection: Connection, tag: str, number: int) -> None:
+    """The days that are kept, of a tag that was kept once before."""
+    found = connection.execute(
+        "SELECT DISTINCT hour FROM usage_tag_rollups WHERE span = ? AND grain = ?", (DAY, TAGGED.id)
+    ).fetchall()
+    for (hour,) in found:
+        series = read_series(connection, TAGGED_ROLLUPS, (DAY, TAGGED, hour))
+        values = tags.values_of(connection, {ids[-1] for ids in series}, tag)
+        add_series(connection, TAGGED_ROLLUPS, (DAY, tag_grain(number), hour), with_value(series, values))
 
 
 def note_as_of(connection: Connection, as_of_ms: int) -> None:
@@ -111,7 +118,7 @@ def take_over(connection: Connection, kept: Mapping[Key, Sums], *, now_hour: int
 def _numbered(connection: Connection, sums: Mapping[Key, Sums], is_other: str | None) -> list[tuple[Key, Ids]]:
     """The ids of each series. Users and devices, of which there are most, take numbers last."""
     words = {word for key in sums for word in (key.currency, key.cost_source)}
-    few = {name for key in sums for name in key._replace(user="", device_id="")[1:]} - words
+    few = {name for key in sums for name in key._replace(user="", device_id="", tags="")[1:]} - words
     many = {name for key in sums for name in (key.user, key.device_id)}
     ids = names.ids_of(connection, words, most=bounds.MAX_NAMES + bounds.ROOM_FOR_CURRENCIES)
     ids |= names.ids_of(connection, few - {is_other})
@@ -119,21 +126,29 @@ def _numbered(connection: Connection, sums: Mapping[Key, Sums], is_other: str | 
     if is_other is not None:
         ids[is_other] = OTHER_ID
     relate(connection, {key.model: ids[key.model] for key in sums})
-    return [(key, tuple([ids[name] for name in key[1:]])) for key in sums if any(sums[key])]
+    sets = tags.ids_of_sets(connection, {key.tags for key in sums})
+    return [(key, (*[ids[name] for name in key[1:-1]], sets[key.tags])) for key in sums if any(sums[key])]
 
 
-def add_series(connection: Connection, span: int, grain: Grain, hour: int, series: Mapping[Ids, Sums]) -> None:
+Period = tuple[int, Grain, int]
+"""Hours of it, its grain, its first hour."""
+
+
+def add_series(connection: Connection, table: SumTable, period: Period, series: Mapping[Ids, Sums]) -> None:
     """Add *series* to one period; those beyond its bound are folded."""
-    (held,) = connection.execute(f"SELECT count(*) {_ONE_PERIOD}", (span, grain.id, hour)).fetchone()
+    span, grain, hour = period
+    place = (span, grain.id, hour)
+    (held,) = connection.execute(f"SELECT count(*) {table.period}", place).fetchone()
     if held + len(series) > grain.most(span):
-        series = within_bounds(grain, span, [*connection.execute(_FIND, (span, grain.id, hour))], series)
-    connection.executemany(_ADD, ((span, grain.id, hour, *ids, *_cells(sums)) for ids, sums in series.items()))
+        series = within_bounds(grain, span, [*connection.execute(table.find, place)], series)
+    connection.executemany(table.add, ((*place, *ids, *_cells(sums)) for ids, sums in series.items()))
 
 
-def read_series(connection: Connection, span: int, grain: Grain, hour: int) -> dict[Ids, Sums]:
+def read_series(connection: Connection, table: SumTable, period: Period) -> dict[Ids, Sums]:
     """Those of one period."""
-    width = len(COLUMNS)
-    rows = connection.execute(_READ, (span, grain.id, hour)).fetchall()
+    span, grain, hour = period
+    width = len(table.columns)
+    rows = connection.execute(table.read, (span, grain.id, hour)).fetchall()
     return {row[:width]: [*row[width:-2], row[-2] * REST + row[-1]] for row in rows}
 
 
@@ -163,8 +178,15 @@ def _delete_old(connection: Connection, now_hour: int) -> None:
 
 
 def _delete_hours(connection: Connection, span: int, through_hour: int) -> None:
-    of_grains = [(span, grain.id, through_hour) for grain in grains.GRAINS]
-    connection.executemany("DELETE FROM usage_rollups WHERE span = ? AND grain = ? AND hour <= ?", of_grains)
+    for table, kept in _grains(connection):
+        of_grains = [(span, grain.id, through_hour) for grain in kept]
+        connection.executemany(f"DELETE FROM {table.name} WHERE span = ? AND grain = ? AND hour <= ?", of_grains)  # noqa: S608 - own SQL
+
+
+def _grains(connection: Connection) -> list[tuple[SumTable, list[Grain]]]:
+    """Those of each table; the second has none before tags are kept."""
+    of_tags = [tag_grain(number) for number in tags.numbers_of(connection).values()]
+    return [(ROLLUPS, [*grains.GRAINS]), (TAGGED_ROLLUPS, [*of_tags, TAGGED] if of_tags else [])]
 
 
 def _keep_room(connection: Connection, now_hour: int) -> None:
@@ -180,9 +202,9 @@ def _keep_room(connection: Connection, now_hour: int) -> None:
 
 
 def row_count(connection: Connection, span: int) -> int:
-    """Sums of so many hours each that are kept."""
-    (rows,) = connection.execute("SELECT count(*) FROM usage_rollups WHERE span = ?", (span,)).fetchone()
-    return int(rows)
+    """Sums of so many hours each that are kept, in the table that has more."""
+    count = "SELECT count(*) FROM {} WHERE span = ?"
+    return max(int(connection.execute(count.format(table.name), (span,)).fetchone()[0]) for table in TABLES)
 
 
 def _trim_hours(connection: Connection, now_hour: int) -> None:
@@ -207,16 +229,18 @@ def _fold_oldest_day(connection: Connection, now_hour: int) -> bool:
     if found is None:
         return False
     hour, level = found
-    for grain in grains.GRAINS:
-        if columns := grain.dimensions & FINE if level == 0 else grain.dimensions:
-            _fold_day(connection, grain, hour, columns)
+    for table, kept in _grains(connection):
+        for grain in kept:
+            if columns := grain.dimensions & FINE if level == 0 else grain.dimensions:
+                _fold_day(connection, table, (DAY, grain, hour), columns)
     connection.execute(_NOTE_FOLDED, (hour, level + 1))
     return True
 
 
-def _fold_day(connection: Connection, grain: Grain, hour: int, columns: Collection[str]) -> None:
+def _fold_day(connection: Connection, table: SumTable, period: Period, columns: Collection[str]) -> None:
     series: dict[Ids, Sums] = {}
-    for ids, sums in read_series(connection, DAY, grain, hour).items():
+    for ids, sums in read_series(connection, table, period).items():
         add_up(series, folded(ids, columns), sums)
-    connection.execute(f"DELETE {_ONE_PERIOD}", (DAY, grain.id, hour))
-    add_series(connection, DAY, grain, hour, series)
+    span, grain, hour = period
+    connection.execute(f"DELETE {table.period}", (span, grain.id, hour))
+    add_series(connection, table, period, series)

@@ -12,10 +12,10 @@ from itertools import chain
 from typing import Final
 
 from gateway.common.storage.sql import SqlDatabase
-from gateway.stores.sql.sums import model_versions, names
+from gateway.stores.sql.sums import model_versions, names, tags
 from gateway.stores.sql.sums.columns import quoted
+from gateway.stores.sql.sums.tables import TABLES
 from gateway.usage.sums import bounds
-from gateway.usage.sums.grains import COLUMNS
 from spool.sql.connection import Connection
 
 ROWS: Final = 5_000
@@ -24,16 +24,16 @@ NAMES: Final = 2_000
 """Deleted in one commit."""
 PAUSE_S: Final = 0.01
 """Between two pieces."""
-_READ: Final = f"SELECT {', '.join(quoted(COLUMNS))} FROM usage_rollups"  # noqa: S608 - own SQL
+_READS: Final = tuple(f"SELECT {', '.join(quoted(table.columns))} FROM {table.name}" for table in TABLES)  # noqa: S608 - own SQL
 
 
 async def drop_unused_names(database: SqlDatabase[Connection]) -> None:
-    """Where more than half of `bounds.MAX_NAMES` are held. The caller adds no usage until this
-    returns.
+    """Where more than half of `bounds.MAX_NAMES` or of the sets of tags are held. The caller adds
+    no usage until this returns.
 
     Raises DatabaseUnavailable.
     """
-    if await database.read(names.count) <= bounds.MAX_NAMES // 2:
+    if await database.read(names.count) <= bounds.MAX_NAMES // 2 and not await database.read(tags.are_many):
         return
     unused = sorted(await _unused(database))
     for start in range(0, len(unused), NAMES):
@@ -43,8 +43,10 @@ async def drop_unused_names(database: SqlDatabase[Connection]) -> None:
 
 async def _unused(database: SqlDatabase[Connection]) -> set[int]:
     unused = await database.read(names.all_ids) - await database.read(model_versions.of_others)
-    async with aclosing(database.pieces(_READ, ROWS)) as pieces:
-        async for rows in pieces:
-            unused.difference_update(chain.from_iterable(rows))
-            await asyncio.sleep(PAUSE_S)
+    unused -= await database.read(tags.values_in_use)
+    for sql in _READS:
+        async with aclosing(database.pieces(sql, ROWS)) as pieces:
+            async for rows in pieces:
+                unused.difference_update(chain.from_iterable(rows))
+                await asyncio.sleep(PAUSE_S)
     return unused
