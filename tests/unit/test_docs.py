@@ -92,6 +92,7 @@ def test_every_option_is_documented() -> None:
         "unit_cost.dimensions",
         "budgets.webhooks",
         "telemetry.headers",
+        "tags",
     }
     assert options - documented == set()
     assert documented - options - groups == set()

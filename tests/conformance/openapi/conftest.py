@@ -81,7 +81,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayPorts]:
         GatewayProcess(
             tmp_path_factory.mktemp("gateway"),
             settle="0s",
-            config={"sources": ways, "mcp": "on", "billing": {"connection": "conn-1"}},
+            config={"sources": ways, "mcp": "on", "billing": {"connection": "conn-1"}, "tags": {"feature": []}},
         ) as process,
         httpx.Client() as client,
     ):

@@ -408,6 +408,7 @@ def test_costs_for_keys_answer_as_described(gateway: GatewayPorts) -> None:
         "/v2/billing/costs?group_by=team&limit=1",
         "/v2/billing/costs?interval=day",
         "/v2/billing/dimensions?name=team",
+        "/v2/billing/resource-tags?limit=5",
     ):
         assert admin.ask("GET", path, headers=own).status_code == 200
         assert admin.ask("GET", path, headers={"Authorization": gateway.other_key}).status_code == 403

@@ -36,7 +36,7 @@ def test_an_unknown_name_is_asked_for_by_its_dimension() -> None:
         ([("group_by", "colour")], "group_by: up to 3 of provider"),
         ([("group_by", "")], "group_by: "),
         ([("group_by", "team,user,model,provider")], "group_by: up to 3"),
-        ([("unknown", "colour")], "unknown: up to 10 of provider"),
+        ([("unknown", "colour")], "unknown: up to 30 of provider"),
         ([("interval", "week")], "interval: of hour, day"),
         ([("interval", "day"), ("group_by", "team")], "interval: it cannot be asked for with group_by"),
         ([("interval", "day"), ("sort_key", "cost")], "sort_key: "),
