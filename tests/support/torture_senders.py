@@ -78,6 +78,8 @@ class Sent:
     """What they add, to all streams together."""
     broken: int = 0
     """Tries that got no answer."""
+    longest_s: float = 0.0
+    """Until one was answered."""
 
 
 def spans(first: int, step: int) -> Iterator[Request]:
@@ -296,11 +298,13 @@ class Senders:
         base = self._intake_url()
         if base is None:
             return None
+        began_s = time.monotonic()
         try:
             async with session.post(base + request.path, data=request.body, headers=request.headers) as answer:
                 await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError):
             self.sent.broken += 1
             return None
+        self.sent.longest_s = max(self.sent.longest_s, time.monotonic() - began_s)
         self.sent.statuses[answer.status] += 1
         return answer.status
