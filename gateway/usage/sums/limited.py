@@ -30,7 +30,15 @@ class LimitedSumRows:
         return self._rows.over_time(within, now_hour=now_hour, interval=interval, where=self._inside(where))
 
     def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown:
-        return self._rows.breakdown(within, asked._replace(where=self._inside(asked.where)), now_hour=now_hour)
+        inside = asked._replace(where=self._inside(asked.where))
+        if asked.currency is None and asked.order_by == "cost":
+            inside = inside._replace(currency=self._own_currency(within, inside.where, now_hour))
+        return self._rows.breakdown(within, inside, now_hour=now_hour)
+
+    def _own_currency(self, within: TimeRange, where: Filters, now_hour: int) -> str | None:
+        """That of most calls would be of all teams: US dollars, else the first by name."""
+        own = self._rows.totals(within, now_hour=now_hour, where=where).costs
+        return min(own, key=lambda name: (name != "USD", name), default=None)
 
     def names(
         self, within: TimeRange, dimension: Dimension, *, now_hour: int, most: int, where: Filters = NO_FILTERS
