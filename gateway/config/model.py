@@ -29,9 +29,11 @@ from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
 from gateway.access.operators import OperatorRole, Operators
 from gateway.access.record import PERSON_MAX_CHARS
+from gateway.access.sign_in import SignInRule
 from gateway.common.contract.auth_methods import SIGNATURES
 from gateway.common.contract.currencies import known_currency
 from gateway.common.contract.device_identity import ID_RULE, MAX_ID, is_device_id
+from gateway.common.contract.reach import is_limiting, reach_faults, reach_of
 from gateway.common.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
 from gateway.common.contract.tags import MAX_TAGS
 from gateway.common.contract.unit_cost import MAX_DIMENSIONS
@@ -722,6 +724,54 @@ class OperatorIdentity(Options):
         return self
 
 
+class SignInRole(Options):
+    """What those of a group may do, or the person with an e-mail."""
+
+    group: str | None = Field(default=None, min_length=1, max_length=256)
+    email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$", max_length=PERSON_MAX_CHARS)
+    role: OperatorRole = "viewer"
+    """`viewer`: reads, and changes nothing."""
+    limits: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Of a viewer: it sees the calls of these alone, such as `{team: [checkout]}`."""
+
+    @field_validator("limits")
+    @classmethod
+    def limits_are_dimensions(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        if unknown := [name for name in value if not is_limiting(name)]:
+            raise ValueError(f"limits: {', '.join(unknown)}: team, project or a tag is needed")
+        if faults := reach_faults(value, "limits"):
+            raise ValueError("; ".join(faults))
+        return value
+
+    @model_validator(mode="after")
+    def one_of_both(self) -> Self:
+        if (self.group is None) == (self.email is None):
+            raise ValueError("one of group and email is needed")
+        if self.role == "operator" and self.limits:
+            raise ValueError("limits: an operator sees everything; the role viewer is needed")
+        return self
+
+    @property
+    def rule(self) -> SignInRule:
+        return SignInRule(self.group, self.email, self.role, reach_of(self.limits))
+
+
+class SignIn(Options):
+    """Single sign-on at the admin listener: people come without a token."""
+
+    groups_header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
+    """In which the proxies of `operator_identity.trusted_proxies` name the person's groups, with
+    commas between, such as `X-Forwarded-Groups`."""
+    roles: tuple[SignInRole, ...] = ()
+    """The first that fits counts; who fits none is refused."""
+
+    @model_validator(mode="after")
+    def someone_has_a_role(self) -> Self:
+        if self.groups_header is not None and not self.roles:
+            raise ValueError("roles: at least one is needed, or nobody could sign in")
+        return self
+
+
 class Config(Options):
     profile: Profile = "server"
     """Whose defaults hold: `device` for a laptop or a node that forwards to another gateway
@@ -734,6 +784,7 @@ class Config(Options):
     operators: tuple[Annotated[Operator, BeforeValidator(with_email)], ...] = ()
     """Who may make and change keys, by e-mail; none: any name is taken."""
     operator_identity: OperatorIdentity = OperatorIdentity()
+    sign_in: SignIn | None = None
     metrics_token: SecretOption | None = Field(default=None, repr=False)
     """What a scraper of /metrics shows; None: the text of the file `metrics-token`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -797,6 +848,8 @@ class Config(Options):
             raise ValueError("operators: an e-mail is listed twice")
         if emails and all(operator.role == "viewer" for operator in self.operators):
             raise ValueError("operators: one of them needs the role operator, or no one could change a key")
+        if self.sign_in is not None and self.sign_in.groups_header and self.operator_identity.header is None:
+            raise ValueError("sign_in.groups_header: operator_identity.header and its trusted_proxies are needed")
         if self.operator_identity.certificate and (self.tls.admin is None or self.tls.admin.client_ca_file is None):
             raise ValueError("operator_identity.certificate: tls.admin.client_ca_file is needed")
         return self

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from gateway.access.sign_in import SignInRules
 from gateway.access.store import KeyStore
-from gateway.config.model import Config, operators_of
+from gateway.config.model import Config, SignIn, operators_of
 from gateway.fleet.devices.store import DeviceStore
 from gateway.fleet.senders.activity import Senders
 from gateway.observability.budget_metrics import BudgetCollector
@@ -18,7 +19,8 @@ from gateway.observability.tap import Tap
 from gateway.observability.usage_metrics import UsageCollector
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
-from gateway.operate.identity import identity_reader
+from gateway.operate.header_sign_in import GroupsOf, groups_reader, header_sign_in, no_sign_in
+from gateway.operate.identity import IdentityOf, identity_reader
 from gateway.operate.keys import KeyRequests
 from gateway.operate.lanes import Lanes
 from gateway.operate.parts import AdminParts, Running
@@ -66,6 +68,21 @@ class Behind:
     backup: BackupSource
 
 
+def who_sends(config: Config, *, is_inner: bool) -> tuple[IdentityOf, GroupsOf]:
+    """How the person behind a request and the groups are known: of one that a gateway of the cell
+    passes on, by that.
+    """
+    if is_inner:
+        relayed = RelayedPerson(secret_of(config.data_dir))
+        return relayed.identity, relayed.groups
+    header = None if config.sign_in is None else config.sign_in.groups_header
+    return identity_reader(config.operator_identity), groups_reader(config.operator_identity, header)
+
+
+def rules_of(options: SignIn) -> SignInRules:
+    return SignInRules([each.rule for each in options.roles])
+
+
 def build_admin(
     config: Config,
     behind: Behind,
@@ -91,6 +108,7 @@ def build_admin(
     registry.register(BudgetCollector(behind.budgets))
     registry.register(UsageCollector(rounds.follower.counters, rounds.follower.age_s))
     operators = operators_of(config)
+    identity, groups = who_sends(config, is_inner=is_inner)
     parts = AdminParts(
         status=status,
         not_ready=status.not_ready,
@@ -102,9 +120,10 @@ def build_admin(
         now_ms=now_ms,
         running=running,
         operators=operators,
-        identity=RelayedPerson(secret_of(config.data_dir)).identity
-        if is_inner
-        else identity_reader(config.operator_identity),
+        identity=identity,
+        sign_in=no_sign_in
+        if config.sign_in is None or config.sign_in.groups_header is None
+        else header_sign_in(identity, groups, rules_of(config.sign_in)),
         note_unforeseen=receiver.counts.note_unforeseen,
     )
     stores = AdminStores(

@@ -20,8 +20,8 @@ from gateway.operate.operation import AnyOperation
 from gateway.operate.pages import PageRoute
 from gateway.operate.parts import ADMITS, BY, PARTS, REACH, ROLE, KeyGate, owner_of
 from gateway.operate.request_body import BodyReader
-from gateway.operate.role import Role
-from gateway.operate.session import SAFE_METHODS, AdminAccess
+from gateway.operate.role import Credential, Role
+from gateway.operate.session import SAFE_METHODS, AdminAccess, is_same_origin
 from gateway.operate.site.registry import ACTIONS, VIEWS
 from gateway.operate.site.shell import login_page, wants_html
 from gateway.serve.authenticator import credential, host_name, is_loopback_host, not_divisible
@@ -99,13 +99,14 @@ class AccessRules:
         tokens.
         """
         parts = request.app[PARTS]
-        held, row = parts.access.credential_of(request), self._rows.get(row_of(request))
+        row, signed = self._rows.get(row_of(request)), signed_in(request)
+        held = with_person(request, parts.access.credential_of(request), signed)
         if held is None:
             return False
         role = held.role
         if held.name is not None:
             request[BY] = held.name
-        if (person := parts.identity(request)) is not None:
+        if signed is None and (person := parts.identity(request)) is not None:
             request[BY] = person
             role = min(role, Role.OPERATOR if parts.operators.role_of(person) == "operator" else Role.VIEWER)
         request[ROLE] = role
@@ -155,11 +156,38 @@ class AccessRules:
             raise not_divisible(reach)
 
 
+def signed_in(request: web.Request) -> Credential | None:
+    """Whom a trusted proxy signed in. Raises Forbidden, Unauthenticated."""
+    parts = request.app[PARTS]
+    signed = parts.sign_in(request)
+    if signed is None:
+        return None
+    is_operator = signed.role == "operator" and parts.operators.role_of(signed.person) == "operator"
+    return Credential(Role.OPERATOR if is_operator else Role.VIEWER, signed.reach, signed.person)
+
+
+def with_person(request: web.Request, held: Credential | None, signed: Credential | None) -> Credential | None:
+    """What a token or session gives to a person who is signed in: no more than both. Raises
+    Forbidden.
+
+    Alone, the person is admitted where the request shows no other credential. The proxy vouches for
+    whatever a browser sends, so what writes has to come from a page of this listener.
+    """
+    if signed is None:
+        return held
+    if held is None:
+        is_own = request.method in SAFE_METHODS or is_same_origin(request)
+        return signed if is_own and credential(request.headers) is None else None
+    if held.reach and signed.reach and held.reach != signed.reach:
+        raise Forbidden("the token is limited to other calls than the person", reason="beyond_limit")
+    return Credential(min(held.role, signed.role), held.reach or signed.reach, signed.name)
+
+
 def reach_shown(request: web.Request, access: AdminAccess, gate: KeyGate | None) -> Reach:
     """What the request's credential sees; everything where it shows none that is known."""
     try:
-        held = access.credential_of(request)
-    except Unauthenticated:
+        held = with_person(request, access.credential_of(request), signed_in(request))
+    except (Unauthenticated, Forbidden):
         held = None
     if held is not None or gate is None:
         return EVERYTHING if held is None else held.reach

@@ -21,8 +21,8 @@ def no_identity(_: web.Request) -> None:
     """Where nothing is configured."""
 
 
-def identity_reader(options: OperatorIdentity) -> IdentityOf:
-    """How the person behind a request is known."""
+def trusted_by(options: OperatorIdentity) -> Callable[[web.Request], bool]:
+    """Whether a request comes from a trusted proxy."""
     networks = [ip_network(each, strict=False) for each in options.trusted_proxies if each != UNIX]
 
     def is_trusted(request: web.Request) -> bool:
@@ -30,6 +30,13 @@ def identity_reader(options: OperatorIdentity) -> IdentityOf:
             return UNIX in options.trusted_proxies
         address = ip_address(request.remote)
         return any(address in network for network in networks)
+
+    return is_trusted
+
+
+def identity_reader(options: OperatorIdentity) -> IdentityOf:
+    """How the person behind a request is known."""
+    is_trusted = trusted_by(options)
 
     def identity(request: web.Request) -> str | None:
         """The e-mail; None where nothing states one. Raises Unauthenticated for two headers."""

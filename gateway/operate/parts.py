@@ -16,6 +16,7 @@ from gateway.config.model import Config
 from gateway.config.values import Address
 from gateway.observability.metrics import Status
 from gateway.observability.tap import Tap
+from gateway.operate.header_sign_in import SignInOf, no_sign_in
 from gateway.operate.identity import IdentityOf, no_identity
 from gateway.operate.registry import AdminStores
 from gateway.operate.role import Role
@@ -62,6 +63,8 @@ class AdminParts:
     operators: Operators = ANYONE
     identity: IdentityOf = no_identity
     """Who sends a request, as the connection states it."""
+    sign_in: SignInOf = no_sign_in
+    """What a person may do without a token, whom a trusted proxy signed in."""
     note_unforeseen: Callable[[], None] = lambda: None
     """Counts an error that no table entry foresaw."""
 

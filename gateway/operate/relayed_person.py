@@ -5,8 +5,10 @@ sent it. It states the person in a header, with a proof that only gateways of th
 """
 
 import hmac
+import json
 import os
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,19 +31,30 @@ class RelayedPerson:
         """*secret*: the same on all gateways of the cell, and known to nobody else."""
         self._secret = secret
 
-    def stated(self, person: str) -> str:
-        """The value of the header."""
-        return f"{b64encode(person.encode()).decode()}.{self._proof(person)}"
+    def stated(self, person: str, groups: Sequence[str] = ()) -> str:
+        """The value of the header; with *groups* they are behind the person."""
+        text = json.dumps([person, *groups]) if groups else person
+        return f"{b64encode(text.encode()).decode()}.{self._proof(text)}"
 
     def identity(self, request: web.Request) -> str | None:
         """As `IdentityOf`: None without a proof that holds, as of who came past the gateways."""
-        text, _, proof = request.headers.get(HEADER, "").partition(".")
-        try:
-            person = b64decode(text, validate=True).decode()
-        except ValueError:
-            return None
-        is_proven = hmac.compare_digest(proof.encode(errors="replace"), self._proof(person).encode())
-        return person if is_proven and person else None
+        stated = self._stated_in(request)
+        return stated[0] if stated and stated[0] else None
 
-    def _proof(self, person: str) -> str:
-        return hmac.digest(self._secret, _SUBJECT + person.encode(), "sha256").hex()
+    def groups(self, request: web.Request) -> tuple[str, ...]:
+        """Those that the person has, as `GroupsOf`."""
+        return self._stated_in(request)[1:]
+
+    def _stated_in(self, request: web.Request) -> tuple[str, ...]:
+        """Person and groups; empty without a proof."""
+        encoded, _, proof = request.headers.get(HEADER, "").partition(".")
+        try:
+            text = b64decode(encoded, validate=True).decode()
+        except ValueError:
+            return ()
+        if not hmac.compare_digest(proof.encode(errors="replace"), self._proof(text).encode()):
+            return ()
+        return tuple(json.loads(text)) if text.startswith("[") else (text,)
+
+    def _proof(self, text: str) -> str:
+        return hmac.digest(self._secret, _SUBJECT + text.encode(), "sha256").hex()

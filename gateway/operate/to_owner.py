@@ -17,6 +17,7 @@ from gateway.common.contract.errors import Unauthenticated
 from gateway.common.http.http_connection import note_admitted
 from gateway.config.model import OperatorIdentity
 from gateway.operate.guard import host_guard
+from gateway.operate.header_sign_in import groups_reader
 from gateway.operate.identity import identity_reader
 from gateway.operate.pages import healthz
 from gateway.operate.relayed_person import HEADER, RelayedPerson
@@ -36,19 +37,20 @@ REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 class Passing:
     """What changes in a request that is passed on, and in its answer."""
 
-    def __init__(self, options: OperatorIdentity, person: RelayedPerson) -> None:
-        self._header, self._identity, self._person = options.header, identity_reader(options), person
+    def __init__(self, options: OperatorIdentity, person: RelayedPerson, groups_header: str | None = None) -> None:
+        self._dropped = [name for name in (HEADER, options.header, groups_header) if name is not None]
+        self._identity, self._groups = identity_reader(options), groups_reader(options, groups_header)
+        self._person = person
 
     def headers(self, request: web.Request) -> CIMultiDict[str]:
         """With the person whom the connection names. What the client says of that is not passed
         on: the owner would take it for ours. Raises Unauthenticated.
         """
         headers, person = end_to_end(request.headers.items()), self._identity(request)
-        for name in (HEADER, self._header):
-            if name is not None:
-                headers.popall(name, None)
+        for name in self._dropped:
+            headers.popall(name, None)
         if person is not None:
-            headers[HEADER] = self._person.stated(person)
+            headers[HEADER] = self._person.stated(person, self._groups(request))
         return headers
 
     @staticmethod

@@ -89,6 +89,7 @@ def test_every_option_is_documented() -> None:
         "http.cors_origins",
         "operators",
         "operator_identity.trusted_proxies",
+        "sign_in.roles",
         "unit_cost.dimensions",
         "budgets.webhooks",
         "telemetry.headers",

@@ -53,7 +53,8 @@ async def _bound_admin(
 ) -> Address:
     config, address = build.config, build.config.listen.admin
     is_loopback = address is None or address.is_loopback
-    passing = Passing(config.operator_identity, RelayedPerson(secret_of(config.data_dir)))
+    groups_header = None if config.sign_in is None else config.sign_in.groups_header
+    passing = Passing(config.operator_identity, RelayedPerson(secret_of(config.data_dir)), groups_header)
     app = member_app(owner, access, registry_of(parts, owning), parts.not_ready, passing, loopback=is_loopback)
     at = await bind(closing, "listen.admin", app, address, None, OWNER_ONLY, build.context_of("admin"))
     if at is not None:

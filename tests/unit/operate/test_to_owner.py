@@ -101,6 +101,19 @@ async def test_a_person_whom_the_proxy_names_has_the_same_role_at_the_owner(edge
     assert (status, made["created_by"]) == (201, "ops@example.com")
 
 
+async def test_the_groups_that_the_proxy_states_are_passed_on_and_what_a_client_states_is_not() -> None:
+    for options, groups in ((TRUSTING, ("finops", "all")), (TRUSTING_OTHERS, ())):
+        passing = Passing(options, PERSON, "X-Groups")
+        sent = [(EMAIL, "ann@example.com"), ("x-groups", "finops, all"), (HEADER, "forged"), ("X-Other", "kept")]
+        request: Any = SimpleNamespace(remote="127.0.0.1", transport=None, headers=CIMultiDict(sent))
+        passed: Any = SimpleNamespace(headers=passing.headers(request))
+        assert (PERSON.groups(passed), "X-Groups" in passed.headers, passed.headers["X-Other"]) == (
+            groups,
+            False,
+            "kept",
+        )
+
+
 @pytest.mark.parametrize("name", [EMAIL, HEADER])
 async def test_a_client_that_names_a_person_itself_is_not_believed(edge: Edge, name: str) -> None:
     """Not even where it saw what a gateway stated."""
