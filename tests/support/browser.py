@@ -29,13 +29,15 @@ SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 NARROW_PX, WIDE_PX = 360, 1280
 HEIGHT_PX: Final = 800
 TIMEOUT_S: Final = 120.0
+COLOUR_RULES: Final = ("color-contrast", "link-in-text-block")
+"""What a scheme decides: the other rules are asked once a width."""
 WORST: Final = frozenset({"serious", "critical"})
 """Impacts of axe's findings that fail a test."""
 
 AXE: Final = Path(__file__).parent.parent / "browser" / "axe_core" / "axe.min.js"
 _RUN_AXE: Final = """
 const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ['violations'], preload: false, rules: arguments[0]})
+axe.run(document, {resultTypes: ['violations'], preload: false, ...arguments[0]})
    .then(found => done({findings: found.violations.map(
         each => ({id: each.id, impact: each.impact, at: each.nodes.map(node => node.html.slice(0, 200))}))}))
    .catch(error => done({error: String(error)}));
@@ -270,13 +272,14 @@ class Browser:
         """Whether the next pages run their scripts; the tests' own run in any case."""
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not run})
 
-    def audit(self, *, but: Collection[str] = ()) -> list[str]:
-        """Serious and critical findings of axe-core in the page as it is shown, without the rules
-        *but*.
+    def audit(self, *, but: Collection[str] = (), only: Sequence[str] | None = None) -> list[str]:
+        """Serious and critical findings of axe-core in the page as it is shown, by all rules but
+        *but*, or by those of *only*.
         """
+        chosen = {"runOnly": list(only)} if only is not None else {"rules": {rule: {"enabled": False} for rule in but}}
         if not self.driver.execute_script("return typeof axe === 'object'"):
             self.driver.execute_script(_axe())
-        answer = self.driver.execute_async_script(_RUN_AXE, {rule: {"enabled": False} for rule in but})
+        answer = self.driver.execute_async_script(_RUN_AXE, chosen)
         assert "error" not in answer, answer
         return [json.dumps(each) for each in answer["findings"] if each["impact"] in WORST]
 
@@ -328,7 +331,8 @@ class Looks:
             for width_px in (NARROW_PX, WIDE_PX):
                 self._browser.show_as(scheme, width_px)
                 name = f"{view}-{scheme}-{width_px}"
-                found += [f"{name}: {finding}" for finding in self._browser.audit(but=but)]
+                colours = None if (scheme == "light") == (width_px == WIDE_PX) else COLOUR_RULES
+                found += [f"{name}: {finding}" for finding in self._browser.audit(but=but, only=colours)]
                 if wider_px := self._browser.overflow_px():
                     found.append(f"{name}: the page is {wider_px} px wider than the window")
                 if width_px == NARROW_PX:

@@ -47,7 +47,7 @@ def of_lane(name: str, lane: LaneStatus) -> Finding:
     if state == "ok" or (state == "off" and not lane["pending"]):
         return Finding("ok", what, f"{state}, {waiting}" + (f"; {NOT_WANTED}" if lane["reason"] == NOT_WANTED else ""))
     level: Level = "fault" if state == "held" or is_closed(lane) else "warning"
-    reason = lane["reason"] or "no reason is known"
+    reason = (lane["reason"] or "no reason is known").removeprefix(f"{name}: ").rstrip(": ")
     return Finding(level, what, f"{state}, {waiting}", lane_remedy(name, lane), reason, step_of(name, lane))
 
 

@@ -19,7 +19,7 @@ _NO_TLS: Final = (
 )
 UPSTREAM: Final[Mapping[str, str]] = {
     "the proxy": "correct upstream.proxy, and see whether the proxy runs and lets this machine through",
-    "HTTP 401": "put a key that the service knows in its place: it may be mistyped, disabled or deleted there",
+    "HTTP 401": "put a key that the service knows in its place (upstream.keys): it may be mistyped, disabled or deleted there",
     "HTTP 403": "have the key given SCOPE at the service, or name another key that has it",
     "lacks the scope": (
         "have that key given SCOPE at the service, or name another key that has it; the lane tries again by itself"

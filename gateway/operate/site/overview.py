@@ -69,6 +69,7 @@ def overview(
 def figures(question: Question, usage: Usage, now_ms: int, budgets: BudgetLinks) -> dict[str, Any]:
     """The part of it that everyone sees, of its own calls."""
     interval = question.range.interval
+    single = [single_of(question, each, found) for each, found in usage.by.items() if is_single(found)]
     buckets = every_bucket(usage.buckets, question.range.within(now_ms), interval, now_ms)
     return {
         "ranges": [(each.title, question.of_range(each).path(), each == question.range) for each in RANGES],
@@ -82,7 +83,8 @@ def figures(question: Question, usage: Usage, now_ms: int, budgets: BudgetLinks)
         "tables": [
             table_by(question, each, found, budgets) for each, found in usage.by.items() if not is_single(found)
         ],
-        "single": [single_of(question, each, found) for each, found in usage.by.items() if is_single(found)],
+        "single": [each for each in single if isinstance(each, Single)],
+        "unnamed": [each for each in single if isinstance(each, str)],
         "counted_ms": usage.counted_through_ms,
         "fresh_in_s": usage.fresh_in_s,
     }
@@ -108,21 +110,20 @@ def is_single(found: Breakdown) -> bool:
 
 
 class Single(NamedTuple):
-    """A dimension in which all calls have one name, or none: a line in place of a table."""
+    """A dimension in which all calls have one name: a few words in place of a table."""
 
-    text: str
+    title: str
     name: str
     path: str
-    """Of the list of it; empty where no call has a name."""
+    """Of the list of it."""
 
 
-def single_of(question: Question, dimension: Dimension, found: Breakdown) -> Single:
-    title = SHOWN[dimension].lower()
-    name = found.groups[0].names[0] if found.groups else Absent.OTHER
+def single_of(question: Question, dimension: Dimension, found: Breakdown) -> Single | str:
+    """The title alone where no call has a name."""
+    title, name = SHOWN[dimension].lower(), found.groups[0].names[0] if found.groups else Absent.OTHER
     if name is Absent.UNKNOWN:
-        return Single(f"No call names its {title}", "", "")
-    shown = name if isinstance(name, str) else name.value
-    return Single(f"All calls have the {title}", shown, question.explored(dimension))
+        return title
+    return Single(title, name if isinstance(name, str) else name.value, question.explored(dimension))
 
 
 async def load(request: web.Request) -> dict[str, Any]:

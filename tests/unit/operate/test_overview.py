@@ -106,10 +106,14 @@ def test_what_is_folded_is_no_group_of_its_own() -> None:
 
 
 def test_a_dimension_with_one_name_is_a_line() -> None:
-    by = {"team": breakdown([("core", sums())]), "project": breakdown([(Absent.UNKNOWN, sums())])}
+    by = {
+        "team": breakdown([("core", sums())]),
+        "project": breakdown([(Absent.UNKNOWN, sums())]),
+        "user": breakdown([(Absent.UNKNOWN, sums())]),
+    }
     asked = Usage(sums(), [], by, None)  # type: ignore[arg-type]  # names of dimensions
     html = shown(overview.VIEW, overview.overview(figures(), [], [], WEEK, asked, NOW_MS))
-    assert "All calls have the team core . No call names its project." in text_of(html)
+    assert "All calls have the team core . No call names its project or user." in text_of(html)
     assert '<h2 id="by-team"' not in html
 
 
