@@ -212,10 +212,10 @@ def running_cell(
 
 
 @contextmanager
-def stopped(gateway: GatewayProcess) -> Iterator[None]:
+def stopped(process: GatewayProcess | ServiceProcess) -> Iterator[None]:
     """SIGSTOP, and SIGCONT when the block ends."""
-    os.kill(gateway.process.pid, signal.SIGSTOP)
+    os.kill(process.process.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(gateway.process.pid, signal.SIGCONT)
+        os.kill(process.process.pid, signal.SIGCONT)

@@ -29,6 +29,7 @@ SENDER = Sender(None, "peer")
 ONE = CHOSEN or "memory"
 """Where it is enough to look at one home."""
 TWO = HOMES if CHOSEN is None else ("memory", CHOSEN)
+KILLS = 8
 SAMPLE = 12 if CHOSEN is None else 1
 """Every so many scenarios are looked at where a home takes longer."""
 ORDERS: dict[str, Callable[[list[Taken], random.Random], list[Taken]]] = {
@@ -52,6 +53,15 @@ async def killed_behind_each(rig: Rig, home: SpoolHome, payloads: Sequence[Taken
         home.kill()
         await rig.reopen()
         rig.clock.now_ms += 10
+
+
+async def killed_now_and_then(rig: Rig, home: SpoolHome, payloads: Sequence[Taken]) -> None:
+    """As often as does not take long, also where they are many."""
+    each = 1 + len(payloads) // KILLS
+    for at in range(0, len(payloads), each):
+        *others, last = payloads[at : at + each]
+        await kept_at_once(rig, home, others)
+        await killed_behind_each(rig, home, [last])
 
 
 async def kept_at_once(rig: Rig, home: SpoolHome, payloads: Sequence[Taken]) -> None:
@@ -121,13 +131,13 @@ async def test_a_captured_payload_comes_to_the_same_records_in_postgres(scenario
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("scenario", [*TRACES, *LOGS][::SAMPLE], ids=name_of)
+@pytest.mark.parametrize("scenario", [*TRACES, *LOGS][SAMPLE // 2 :: SAMPLE], ids=name_of)
 async def test_spans_and_log_records_that_come_one_by_one_come_to_the_same_records_on_every_home(
     scenario: Scenario, order: str, tmp_path: Path, chance: random.Random
 ) -> None:
-    """Each in a request of its own, behind which the gateway is killed."""
+    """Each in a request of its own; now and then the gateway is killed."""
     ordered = ORDERS[order](items(scenario), chance)
-    first, second = [await records(name, ordered, tmp_path, killed_behind_each) for name in TWO]
+    first, second = [await records(name, ordered, tmp_path, killed_now_and_then) for name in TWO]
     assert first == second
 
 
