@@ -1,7 +1,7 @@
 """Ten questions about AI cost, each answered on the page in at most four clicks, wide and narrow,
 in light and dark; and by API, command and MCP with the same figures to the last digit.
 
-1. What did team search spend on Sonnet last week against the week before, by project?
+1. What did team search spend on Sonnet last week against the week before, by feature?
 2. Which models cost most in the last 30 days?
 3. Which users of team support had the most output written in the last 7 days?
 4. What does each project cost by model?
@@ -50,6 +50,7 @@ class Call(NamedTuple):
     at: datetime
     team: str | None
     project: str
+    feature: str
     model: str
     provider: str
     user: str
@@ -68,7 +69,18 @@ def calls() -> Iterator[Call]:
         tokens = (1000 + n, 100 + n, 50 + n * 7 % 91)
         cost = f"0.0{n % 9 + 1}{n:04}"
         at = NOW - timedelta(hours=6 * n)
-        yield Call(at, team, f"project-{n % 5}", model, provider, f"user-{n % 7}", tokens, cost, n % 11 == 0)
+        yield Call(
+            at,
+            team,
+            f"project-{n % 5}",
+            f"feature-{n % 4}",
+            model,
+            provider,
+            f"user-{n % 7}",
+            tokens,
+            cost,
+            n % 11 == 0,
+        )
 
 
 CALLS: Final = tuple(calls())
@@ -76,7 +88,13 @@ CALLS: Final = tuple(calls())
 
 def record_of(number: int, call: Call) -> dict[str, Any]:
     stamp = call.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    names = {"team": call.team, "project": call.project, "user": call.user, "service_name": f"service-{number % 3}"}
+    names = {
+        "labels": {"feature": call.feature},
+        "team": call.team,
+        "project": call.project,
+        "user": call.user,
+        "service_name": f"service-{number % 3}",
+    }
     used = dict(zip(("input_tokens", "cache_read_input_tokens", "output_tokens"), call.tokens, strict=True))
     return {
         "schema": "inference/1", "record_id": f"{number:032x}", "kind": "call", "billed": True, "operation": "chat",
@@ -146,7 +164,9 @@ def option_of(name: str, value: str) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def gateway(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with GatewayProcess(tmp_path_factory.mktemp("gateway"), config={"mcp": "on"}) as gateway:
+    with GatewayProcess(
+        tmp_path_factory.mktemp("gateway"), config={"mcp": "on", "tags": {"feature": ["app.feature"]}}
+    ) as gateway:
         yield gateway
 
 
@@ -232,6 +252,7 @@ def explored(asked: Asked, query: str) -> Callable[[Browser], None]:
 FIELDS: Final[Mapping[str, Callable[[Call], str | None]]] = {
     "team": lambda call: call.team,
     "project": lambda call: call.project,
+    "tag:feature": lambda call: call.feature,
     "model": lambda call: call.model,
     "provider": lambda call: call.provider,
     "user": lambda call: call.user,
@@ -303,9 +324,11 @@ def budget(asked: Asked) -> Callable[[Browser], None]:
 
 WEEK: Final = "range=last_7_days"
 QUESTIONS: Final[Mapping[str, tuple[Callable[[Walk], Walk], Callable[[Asked], Callable[[Browser], None]]]]] = {
-    "1 Sonnet of search by project": (
+    "1 Sonnet of search by feature": (
         lambda walk: walk.press("Explore", "Last week", "search", SONNET),
-        lambda asked: explored(asked, f"range=last_week&compare=previous&team=search&model={SONNET}&group_by=project"),
+        lambda asked: explored(
+            asked, f"range=last_week&compare=previous&team=search&model={SONNET}&group_by=tag:feature"
+        ),
     ),
     "2 models of 30 days": (
         lambda walk: walk.press("Explore", "30 days", "Model"),

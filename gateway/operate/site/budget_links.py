@@ -12,6 +12,7 @@ from gateway.usage.budgets.book import Standing
 from gateway.usage.budgets.budget import Budget, ratio
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
+from gateway.usage.sums.tags import parameter_of
 
 LIST: Final = "/budgets"
 NEW: Final = f"{LIST}/new"
@@ -73,7 +74,7 @@ def key_of(budget: Budget) -> _Key | None:
 def new_path(filters: Filters) -> str:
     """Of the form that is filled in with *filters*."""
     kept = list(filters)
-    named = [(dimension, name) for dimension, name in kept if isinstance(name, str)]
+    named = [parameter_of(dimension, name) for dimension, name in kept if isinstance(name, str)]
     unknown = ",".join(dimension for dimension, name in kept if not isinstance(name, str))
     query = urlencode([*named, *([("unknown", unknown)] if unknown else [])])
     return f"{NEW}?{query}" if query else NEW

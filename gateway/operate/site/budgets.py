@@ -14,11 +14,12 @@ from gateway.operate.site.explore_asked import asked_of
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change
 from gateway.operate.site.usage_figures import Cost, cost_of
-from gateway.operate.site.usage_question import SHOWN, filter_texts
+from gateway.operate.site.usage_question import SHOWN, filter_texts, title_of
 from gateway.operate.site.view import Action, View, posted, see
 from gateway.usage.budgets.budget import PERIODS
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.saved_filter import kept_filter, where_of
+from gateway.usage.sums.tags import dimensions_of
 from gateway.usage.sums.timespan import TimeRange
 
 LIST: Final = "/budgets"
@@ -90,12 +91,12 @@ def budget(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def choices(request: web.Request) -> Mapping[str, Any]:
     """What the form offers, with the webhooks of the configuration."""
-    running = request.app[PARTS].running
-    return (
-        FORM_CHOICES
-        if running is None or reach_of(request)
-        else {**FORM_CHOICES, "webhooks": tuple(running().config.budgets.webhooks)}
-    )
+    running, queries = request.app[PARTS].running, stores_of(request).usage
+    tags = () if queries is None else dimensions_of(queries.tags)
+    offered = {**FORM_CHOICES, "dimensions": {**SHOWN, **{each: title_of(each) for each in tags}}}
+    if running is None or reach_of(request):
+        return offered
+    return {**offered, "webhooks": tuple(running().config.budgets.webhooks)}
 
 
 def money_of(state: Mapping[str, Any]) -> dict[str, Decimal | None]:

@@ -21,7 +21,6 @@ from gateway.operate.site.usage_question import SHOWN, title_of
 from gateway.operate.site.view import Action, View, form_fields, see
 from gateway.operate.site.views import Saved, saved_views
 from gateway.usage.sums.figures import NO_USAGE
-from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import OrderBy, Question
 from gateway.usage.sums.tags import dimensions_of
@@ -41,11 +40,10 @@ def explore(
     found: Explored,
     saved: Sequence[Saved] = (),
     budgets: BudgetLinks = NO_BUDGETS,
-    tags: Sequence[Dimension] = (),
 ) -> dict[str, Any]:
-    """The template's context. *saved*: the views that are kept; *tags*: all there are."""
+    """The template's context. *saved*: the views that are kept."""
     return {
-        **question_context(asked, question, found, tags),
+        **question_context(asked, question, found),
         **answer_context(asked, question, found, budgets),
         "saved": [(each.name, each.path, each.is_current) for each in saved],
         "replaceable": [(each.view_id, each.name) for each in saved],
@@ -53,12 +51,10 @@ def explore(
     }
 
 
-def question_context(
-    asked: Asked, question: Question, found: Explored, tags: Sequence[Dimension] = ()
-) -> dict[str, Any]:
+def question_context(asked: Asked, question: Question, found: Explored) -> dict[str, Any]:
     """The links and forms that change the question."""
     answer, zone, by = found.answer, question.zone, asked.group_by
-    offered = dict.fromkeys((*SHOWN, *tags, *by))
+    offered = dict.fromkeys((*SHOWN, *asked.tags, *by))
     return {
         "asked": asked,
         "zone": zone_name(zone),
@@ -140,7 +136,7 @@ def zone_name(zone: tzinfo) -> str:
 async def load(request: web.Request) -> dict[str, Any]:
     """Raises BadPayload, BadListRequest, NotFound, Overloaded, DatabaseUnavailable."""
     queries: UsageQueries = present(stores_of(request).usage)
-    asked = asked_of(list(request.query.items()))
+    asked = asked_of(list(request.query.items()))._replace(tags=tuple(dimensions_of(queries.tags)))
     question = asked.question(request.app[PARTS].now_ms())
     await queries.refresh()
 
@@ -150,8 +146,7 @@ async def load(request: web.Request) -> dict[str, Any]:
 
     found, fresh_in_s = await request.app[EXPLORED].answer((asked, question.within, reach_of(request)), ask)
     saved = await saved_views(stores_of(request).views, asked)
-    context = explore(asked, question, found, saved, budget_links(request), dimensions_of(queries.tags))
-    return {**context, "fresh_in_s": fresh_in_s}
+    return {**explore(asked, question, found, saved, budget_links(request)), "fresh_in_s": fresh_in_s}
 
 
 EXPLORED: Final = web.AppKey("explored", SlowAnswers[Any, Explored])

@@ -27,10 +27,13 @@ Step = Literal["auto", "hour", "day"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
 DEFAULTS: Final[Pairs] = (("range", "last_7_days"), ("compare", "previous"))
 GROUP_BY: Final[Dimension] = "team"
-DRILL: Final[tuple[Dimension, ...]] = (
-    "team", "model", "project", "user", "service_name", "key", "device_id", "operation", "source", "provider",
+DRILL: Final[tuple[Dimension, ...]] = ("team", "model")
+DRILL_AFTER_TAGS: Final[tuple[Dimension, ...]] = (
+    "project", "user", "service_name", "key", "device_id", "operation", "source", "provider",
 )  # fmt: skip
-"""What a group is looked at by, once its name was clicked: the first that is no filter yet."""
+"""What a group is looked at by, once its name was clicked: the first that is no filter yet. Tags
+are between both, as they were listed to be asked for.
+"""
 
 
 class Filter(NamedTuple):
@@ -48,6 +51,8 @@ class Asked(NamedTuple):
     step: Step = "auto"
     """Of the chart."""
     first: int = 0
+    tags: tuple[Dimension, ...] = ()
+    """All there are."""
 
     def question(self, now_ms: int, *, limit: int = PER_PAGE) -> Question:
         """Raises BadListRequest."""
@@ -114,7 +119,7 @@ class Asked(NamedTuple):
         kept = [each for each in self.filters if each.dimension != dimension]
         inside = self.with_filters([*kept, Filter(dimension, name)])
         others = [each for each in self.group_by if each != dimension]
-        by = ",".join(others) or next_dimension({each.dimension for each in inside.filters})
+        by = ",".join(others) or next_dimension({each.dimension for each in inside.filters}, self.tags)
         return inside.path(group_by=by, search=None)
 
 
@@ -122,8 +127,8 @@ def is_filter(parameter: str) -> bool:
     return parameter in DIMENSIONS or parameter == PARAMETER
 
 
-def next_dimension(filtered: set[Dimension]) -> Dimension:
-    return next((each for each in DRILL if each not in filtered), GROUP_BY)
+def next_dimension(filtered: set[Dimension], tags: Sequence[Dimension] = ()) -> Dimension:
+    return next((each for each in (*DRILL, *tags, *DRILL_AFTER_TAGS) if each not in filtered), GROUP_BY)
 
 
 def name_text(name: Name) -> str:

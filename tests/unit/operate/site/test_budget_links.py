@@ -40,6 +40,9 @@ def test_a_form_is_offered_to_who_may_set_one_and_for_names_that_a_budget_can_ke
     found = links.of([("team", "a&b"), ("user", Absent.UNKNOWN), ("model", Absent.UNKNOWN)])
     assert found is not None
     assert found.path == "/budgets/new?team=a%26b&unknown=user%2Cmodel"
+    tag = links.of([("tag:feature", "answers"), ("tag:customer", Absent.UNKNOWN)])
+    assert tag is not None
+    assert tag.path == "/budgets/new?tag=feature%3Danswers&unknown=tag%3Acustomer"
     viewer = BudgetLinks((), can_set=False)
     assert (viewer.of([]), bool(viewer)) == (None, False)
     assert bool(BudgetLinks(STANDINGS, can_set=False))
