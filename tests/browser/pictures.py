@@ -45,6 +45,7 @@ def first_insight(browser: Browser) -> str:
 
 PICTURES: Final = (
     Picture("overview", "/?range=24h"),
+    Picture("explore", "/usage?range=last_24_hours&group_by=team,model&time_zone=UTC"),
     Picture("delivery", "/delivery"),
     Picture("insight", first_insight, "dark"),
     Picture("key", "/keys/new"),

@@ -164,7 +164,7 @@ def test_a_question_is_saved_as_a_view_and_found_again(explore: Browser, looks: 
     explore.show_as("light", 1280)
     explore.press("Views").press("Search, last week")
     assert "Last week, UTC; Team: search." in explore.text
-    explore.press("Explore it")
+    explore.press("Open it in Explore")
     explore.press_here("Save as a view").fill("Name of the view", "Search, last week").press("Save")
     assert "another view has it" in explore.text
     assert explore.field("Name of the view").get_attribute("value") == "Search, last week"

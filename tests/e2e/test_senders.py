@@ -94,7 +94,7 @@ def test_the_page_names_what_is_wrong_and_what_to_do(gateway: GatewayProcess) ->
     assert "requests are refused: bad_payload" in page
     assert "Its data cannot be read" in page
     assert PYTHON in page
-    assert "A call that two senders report counts for each of them, and once in Usage." in page
+    assert "If two senders report the same call, it counts for each of them here, and once in Explore." in page
 
 
 def test_a_restart_forgets_nothing_and_a_stopped_gateway_is_asked_by_its_file(gateway: GatewayProcess) -> None:
