@@ -55,17 +55,19 @@ def contacts_of(device: str, messages: int) -> list[Message]:
 
 
 async def post_at_once(cell: Cell, messages: Sequence[Message]) -> list[int]:
-    """Each on a connection of its own, to the gateways in turn; the statuses."""
+    """Each on a connection of its own, to the gateways in turn, again until it is taken; the
+    statuses.
+    """
     limits = httpx.Limits(max_connections=len(messages))
     async with httpx.AsyncClient(limits=limits, headers=JSON, timeout=HANGS_S) as client:
+
+        async def post(url: str, message: Message) -> int:
+            while (answer := await client.post(url + message.path, content=message.body)).status_code == 503:
+                pass
+            return answer.status_code
+
         urls = itertools.cycle(each.intake_url for each in cell.gateways)
-        answers = await asyncio.gather(
-            *(
-                client.post(url + message.path, content=message.body)
-                for url, message in zip(urls, messages, strict=False)
-            )
-        )
-    return [answer.status_code for answer in answers]
+        return await asyncio.gather(*(post(url, message) for url, message in zip(urls, messages, strict=False)))
 
 
 def test_calls_of_all_gateways_are_counted_once(cell: Cell) -> None:
