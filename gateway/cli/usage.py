@@ -24,6 +24,8 @@ from gateway.usage.views.view import question_of
 LIMIT: Final = 20
 UNKNOWN: Final = "unknown"
 NONE: Final = "-"
+LATENCY: Final = ("p50 ms", "p99 ms", "first token")
+"""Heads of columns; the last one is a p50 too."""
 
 
 class Options(NamedTuple):
@@ -41,12 +43,14 @@ class Options(NamedTuple):
     time_zone: str | None = None
     compare: str | None = None
     search: str | None = None
+    latency: bool = False
 
     def query(self) -> list[tuple[str, str]]:
         """The parameters of the operation. Raises UsageError for a filter without a value."""
         named = {
             "from": self.since, "to": self.until, "range": self.range, "time_zone": self.time_zone,
             "group_by": self.group_by, "interval": self.interval, "compare": self.compare, "search": self.search,
+            "latency": "true" if self.latency else None,
             "sort_key": self.sort, "limit": str(self.limit or LIMIT),
         }  # fmt: skip
         order = [] if self.sort is None else [("sort_order", "asc" if self.sort == "name" else "desc")]
@@ -91,16 +95,34 @@ def print_answer(answer: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def table_of(answer: Mapping[str, Any], names: Sequence[str]) -> Table:
-    table = _table(names, ("calls", "input", "output", "cost"))
+    has_latency = "latency" in answer["totals"]
+    table = _table(names, ("calls", "input", "output", "cost", *(LATENCY if has_latency else ())))
     for row in answer["usage"]:
-        table.add_row(*(plain(name_text(row, name)) for name in names), *sums_texts(row))
+        table.add_row(*(plain(name_text(row, name)) for name in names), *sums_texts(row), *latency_texts(row))
         for version in row.get("versions", ()):
             inside = (f"  {plain(name_text(version, name))}" if name == "model" else "" for name in names)
             table.add_row(*inside, *sums_texts(version), style="dim")
     if answer["rest"]:
         table.add_row(rest_text(answer), *([""] * (len(names) - 1)), *sums_texts(answer["rest"]))
-    table.add_row("total", *([""] * (len(names) - 1)), *sums_texts(answer["totals"]), style="bold")
+    table.add_row(
+        "total",
+        *([""] * (len(names) - 1)),
+        *sums_texts(answer["totals"]),
+        *latency_texts(answer["totals"]),
+        style="bold",
+    )
     return table
+
+
+def latency_texts(row: Mapping[str, Any]) -> list[str]:
+    """In ms; a dash where no call says how long it took."""
+    if "latency" not in row:
+        return []
+    found = [row["latency"][kind] for kind in ("duration", "duration", "time_to_first_token")]
+    return [
+        NONE if each is None else f"{each[name]:,}"
+        for each, name in zip(found, ("p50_ms", "p99_ms", "p50_ms"), strict=True)
+    ]
 
 
 def _table(names: Sequence[str], figures: Sequence[str]) -> Table:

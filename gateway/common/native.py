@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 VARIABLE: Final = "TELEMETRY_GATEWAY_READER"
 MODULE: Final = "gateway._native"
-INTERFACE: Final = 7
+INTERFACE: Final = 8
 """The `INTERFACE` of the extension that this code was written for: raised with every change of what
 it exports."""
 Reader = Literal["native", "python"]

@@ -9,9 +9,11 @@ from gateway.operate.operation import Json, Operation, OperationAnswer, Operatio
 from gateway.usage.sums.answer_json import answer_json, range_json, time_text
 from gateway.usage.sums.answering import answered
 from gateway.usage.sums.bounds import MAX_VERSIONS
+from gateway.usage.sums.buckets import PERCENTILES, Latency
 from gateway.usage.sums.change import CHANGED
 from gateway.usage.sums.figures import COUNTS
 from gateway.usage.sums.grains import DIMENSIONS, TAGS
+from gateway.usage.sums.latency import KEPT_BY
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
@@ -91,6 +93,11 @@ PARAMETERS: Final = (
         "A text that names of the first dimension of group_by hold, in any case.",
         {"type": "string", "maxLength": MAX_SEARCH_CHARS},
     ),
+    _parameter(
+        "latency",
+        f"Each row and the totals also have percentiles of how long calls took; by {', '.join(KEPT_BY)}.",
+        {"type": "string", "enum": ["true", "false"]},
+    ),
     *(
         {**each, "schema": {"type": "string", "enum": [*GROUPS.sort_keys, "start"]}}
         if each.get("name") == "sort_key"
@@ -117,6 +124,20 @@ _COUNTED: Final[Json] = {
     "estimated_costs": _AMOUNTS,
 }
 _SUMS: Final = object_schema(_COUNTED, _COUNTED)
+_PERCENTILES: Final[Json] = {
+    "calls": {"type": "integer", "minimum": 1, "description": "That did not fail, and state it."},
+    **{f"p{each}_ms": {"type": "integer", "minimum": 0} for each in PERCENTILES},
+}
+_LATENCY: Final[Json] = {
+    name: _or_null(object_schema(_PERCENTILES, _PERCENTILES), "Null where no call states it.")
+    for name in Latency._fields
+}
+_OF_LATENCY: Final[Json] = {
+    "latency": {
+        **object_schema(_LATENCY, _LATENCY),
+        "description": "Only with latency: percentiles, at most 4.5 % from the true ones.",
+    }
+}
 _OF_COUNT: Final[Json] = {"difference": {"type": ["integer", "null"]}, "percent": {"type": ["string", "null"]}}
 _OF_COST: Final[Json] = {"difference": {"type": ["string", "null"]}, "percent": {"type": ["string", "null"]}}
 _CHANGES: Final[Json] = {
@@ -145,6 +166,7 @@ _NAMES: Final[Json] = {
     },
     "previous": _or_null(_SUMS, "Only with compare: the same in the period before; null where it has no call."),
     "change": _CHANGE,
+    **_OF_LATENCY,
 }
 
 
@@ -153,7 +175,7 @@ ANSWER_KEYS: Final[Json] = {
     **_LIST,
     GROUPS.root: {"type": "array", "items": object_schema(_NAMES | _COUNTED, _COUNTED)},
     "rest": {"description": "What no row of this page holds.", "oneOf": [_SUMS, {"type": "null"}]},
-    "totals": _SUMS,
+    "totals": object_schema(_COUNTED | _OF_LATENCY, _COUNTED),
     "from": _TIME_OR_NULL,
     "to": _TIME_OR_NULL,
     "counted_through": _TIME_OR_NULL | {"description": "Calls whose outcome was final by then are in the sums."},

@@ -5,6 +5,7 @@
 //! So whatever is summed here, Python would sum alike.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -18,6 +19,11 @@ const INPUT_ONLY: [&str; 2] = ["embeddings", "rerank"];
 const HOUR_CHARS: usize = 13;
 const MAX_DEPTH: usize = 16;
 const NAMES: usize = 13;
+/// Of `gateway/usage/sums/latency.py`: buckets of a doubling, the last one, and what is added for
+/// the time to the first token.
+const PER_DOUBLING: usize = 8;
+const LAST_BUCKET: usize = 27 * PER_DOUBLING;
+const FIRST_TOKEN: usize = 256;
 
 /// The record is one for Python.
 struct Odd;
@@ -248,6 +254,8 @@ struct Record<'a> {
     started_at: Name<'a>,
     status: Name<'a>,
     calls: Count,
+    duration: Count,
+    first_token: Count,
     usage: Once<Usage<'a>>,
     cost: Once<Option<Cost<'a>>>,
     who: Once<Who<'a>>,
@@ -267,6 +275,8 @@ fn read_record(text: &str) -> Read<Record<'_>> {
         "started_at" => record.started_at.set(value.name()?),
         "status" => record.status.set(value.name()?),
         "calls" => record.calls.set(value.count()?),
+        "duration_ms" => record.duration.set(value.count()?),
+        "time_to_first_token_ms" => record.first_token.set(value.count()?),
         "usage" => record.usage.set(read_usage(value)?),
         "cost" => record.cost.set(read_cost(value)?),
         "attribution" => record.who.set(read_who(value)?),
@@ -435,6 +445,43 @@ impl Sums {
     }
 }
 
+/// The last whole millisecond of each bucket.
+static BOUNDS: LazyLock<Vec<u64>> = LazyLock::new(|| {
+    let bound = |n: usize| {
+        let part = 2_f64.powf((n % PER_DOUBLING) as f64 / PER_DOUBLING as f64);
+        ((1_u64 << (n / PER_DOUBLING)) as f64 * part) as u64
+    };
+    (0..=LAST_BUCKET).map(bound).collect()
+});
+
+/// Calls by bucket.
+#[derive(Default)]
+struct Latency(Vec<(usize, u32)>);
+
+impl Latency {
+    fn add(&mut self, record: &Record<'_>) {
+        if record.kind.known() != Some("call") || record.status.known() == Some("error") {
+            return;
+        }
+        for (ms, first) in [
+            (record.duration.known(), 0),
+            (record.first_token.known(), FIRST_TOKEN),
+        ] {
+            if let Some(ms) = ms {
+                let bucket = BOUNDS.partition_point(|bound| *bound < ms).min(LAST_BUCKET);
+                self.count(first + bucket);
+            }
+        }
+    }
+
+    fn count(&mut self, bucket: usize) {
+        match self.0.iter_mut().find(|(known, _)| *known == bucket) {
+            Some((_, calls)) => *calls += 1,
+            None => self.0.push((bucket, 1)),
+        }
+    }
+}
+
 fn series_of<'a>(record: &Record<'a>, cost: Option<Cost<'a>>, now_hour: &str) -> Read<Series<'a>> {
     let hour = record
         .started_at
@@ -467,7 +514,7 @@ fn series_of<'a>(record: &Record<'a>, cost: Option<Cost<'a>>, now_hour: &str) ->
 
 #[derive(Default)]
 struct Page<'a> {
-    found: Vec<(Series<'a>, Sums)>,
+    found: Vec<(Series<'a>, Sums, Latency)>,
     places: HashMap<Series<'a>, usize>,
     last: usize,
 }
@@ -482,29 +529,33 @@ impl<'a> Page<'a> {
         odd_unless(record.kind.0.is_some())?;
         let cost = record.cost.known();
         let series = series_of(&record, cost, now_hour)?;
-        self.sums(series).add(&record, usage, cost);
+        let (_, sums, latency) = self.found_of(series);
+        sums.add(&record, usage, cost);
+        latency.add(&record);
         Ok(())
     }
 
     /// Records of one series often follow each other.
-    fn sums(&mut self, series: Series<'a>) -> &mut Sums {
+    fn found_of(&mut self, series: Series<'a>) -> &mut (Series<'a>, Sums, Latency) {
         if self
             .found
             .get(self.last)
-            .is_none_or(|(last, _)| *last != series)
+            .is_none_or(|(last, _, _)| *last != series)
         {
             self.last = *self.places.entry(series).or_insert_with(|| {
-                self.found.push((series, Sums::default()));
+                self.found
+                    .push((series, Sums::default(), Latency::default()));
                 self.found.len() - 1
             });
         }
-        &mut self.found[self.last].1
+        &mut self.found[self.last]
     }
 }
 
-type Summed<'py> = (Vec<(Bound<'py, PyTuple>, Sums)>, Vec<usize>);
+type Calls = Vec<(usize, u32)>;
+type Summed<'py> = (Vec<(Bound<'py, PyTuple>, Sums, Calls)>, Vec<usize>);
 
-/// The sums of *records* by series, and the indexes of those that Python has to read.
+/// The sums of *records* by series, with their calls by bucket of latency, and the indexes of those that Python has to read.
 ///
 /// A series is the hour and the names, as records have them; *now_hour*: the current one. The GIL
 /// is kept: a page takes less than a thread waits for it.
@@ -524,7 +575,7 @@ fn sum_usage<'py>(
     let found = page
         .found
         .into_iter()
-        .map(|(series, sums)| Ok((PyTuple::new(py, series)?, sums)));
+        .map(|(series, sums, latency)| Ok((PyTuple::new(py, series)?, sums, latency.0)));
     Ok((found.collect::<PyResult<_>>()?, odd))
 }
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.common.native import NATIVE
+from gateway.usage.sums.buckets import BOUNDS
 from gateway.usage.sums.tally import HOUR_MS, Tally, hour_text
 from spool.clock import rfc3339_ms
 from tests.support.calls import EPOCH_MS
@@ -60,6 +61,8 @@ record = st.fixed_dictionaries(
         "response_model": name,
         "status": few(("ok", "error", None)),
         "calls": count,
+        "duration_ms": plain_count | count,
+        "time_to_first_token_ms": plain_count | count,
         "cost": cost | odd_value,
         "attribution": who | st.none() | odd_value,
         "source": object_of(format=name, version=name) | st.none() | odd_value,
@@ -75,6 +78,7 @@ def assert_alike(*pages: list[bytes]) -> Tally:
         for tally in (python, native):
             tally.add(page, now_ms=NOW_MS)
     assert native.sums == python.sums
+    assert native.latencies == python.latencies
     assert len(native) == len(python)
     assert native.models() == python.models()
     return native
@@ -89,7 +93,8 @@ def plain(n: int = 0) -> bytes:
         "request_model": "gpt-4o",
         "response_model": f"model {n % 3}",
         "started_at": rfc3339_ms(EPOCH_MS),
-        "duration_ms": 12.5,
+        "duration_ms": 12 + n * n,
+        "time_to_first_token_ms": n,
         "usage": {"status": "reported", "input_tokens": 100 + n, "output_tokens": n, "reasoning_output_tokens": None},
         "cost": {"amount": f"0.{n:06}", "currency": "USD", "source": "estimated"},
         "attribution": {"team": "core", "service_name": None},
@@ -137,7 +142,15 @@ def test_the_extension_reads_what_is_usual_itself() -> None:
     records = [plain(n) for n in range(50)]
     summed, unread = NATIVE.sum_usage(records, hour_text(NOW_MS))
     assert (len(summed), unread) == (3, [])
-    assert sum(sums[0] for sums in assert_alike(records).sums.values() if sums[0]) == 50
+    alike = assert_alike(records)
+    assert sum(sums[0] for sums in alike.sums.values() if sums[0]) == 50
+    assert sum(sum(buckets.values()) for buckets in alike.latencies.values()) == 100
+
+
+def test_each_bucket_is_the_same_in_both() -> None:
+    """At each bound, before it and after it."""
+    near = sorted({ms + more for ms in BOUNDS for more in (-1, 0, 1)})
+    assert_alike([plain()[:-1].replace(b'"duration_ms":12', b'"duration_ms":%d' % ms) + b"}" for ms in near])
 
 
 def test_deep_nesting_is_left_to_python() -> None:

@@ -12,13 +12,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.usage.sums.buckets import FIRST_TOKEN, add_buckets
 from gateway.usage.sums.figures import Breakdown
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
 from gateway.usage.sums.home import AskedGroups, Counted, SumHome, SumRows
+from gateway.usage.sums.latency import KEPT_BY, AskedLatency
 from gateway.usage.sums.names import Absent, Filters
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tags import set_text
-from gateway.usage.sums.tally import HOUR_MS, Key, Sums, Tally
+from gateway.usage.sums.tally import HOUR_MS, Key, LatencyKey, Sums, Tally
 from gateway.usage.sums.timespan import TimeRange
 from tests.support.postgres import needs_postgres
 from tests.support.stores import HOMES, home_of
@@ -89,8 +91,18 @@ def answers(kept: SumRows, question: Question) -> list[object]:
         (name, {*versions})
         for name, *versions in kept.names(within, asked.by[0], now_hour=NOW_HOUR, most=3, where=where)
     ]
+    by = [name for name in asked.by if name in KEPT_BY]
+    filters = {name: names for name, names in where.items() if name in KEPT_BY}
+    latencies = [
+        kept.latencies(within, AskedLatency(by, filters, interval), now_hour=NOW_HOUR)
+        for interval in (None, "hour", "day")
+    ]
     revisions = [kept.revision(day) for day in range(NOW_HOUR // 24 * 24 - 96, NOW_HOUR, 24)]
-    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, names, revisions]
+    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, names, latencies, revisions]
+
+
+def latency_key(key: Key) -> LatencyKey:
+    return LatencyKey(key.hour, *(getattr(key, name) for name in KEPT_BY))
 
 
 async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]], kept: Sequence[Sequence[str]]) -> None:
@@ -98,6 +110,8 @@ async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]], kept: Sequ
         await home.begin(NOW_HOUR * HOUR_MS, kept[number % len(kept)])
         tally = Tally()
         tally.sums = {key: [*sums] for key, sums in stored}
+        for key, sums in stored:
+            add_buckets(tally.latencies.setdefault(latency_key(key), {}), {sums[0] or 0: 1, FIRST_TOKEN + 9: 2})
         now_ms = (NOW_HOUR - AGO[number]) * HOUR_MS
         await home.store(Counted(tally, "spool", number, None, now_ms, now_ms))
 

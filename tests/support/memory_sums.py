@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from gateway.common.contract.tags import MAX_TAGS, is_tag, tag_of
 from gateway.common.model_versions import model_of
 from gateway.usage.sums import bounds, grains
+from gateway.usage.sums.buckets import Buckets, add_buckets
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less, money
 from gateway.usage.sums.grains import (
     DAY,
@@ -34,6 +35,7 @@ from gateway.usage.sums.grains import (
 )
 from gateway.usage.sums.history import History, Model, Usage
 from gateway.usage.sums.home import AskedGroups, AsOf, Counted, SumRows
+from gateway.usage.sums.latency import AskedLatency, LatencyGroup, add_groups
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
 from gateway.usage.sums.summing import sums_of_hour, to_sum
 from gateway.usage.sums.tally import (
@@ -52,6 +54,7 @@ from gateway.usage.sums.tally import (
     SUM_NAMES,
     WITHOUT_PRICE,
     Key,
+    LatencyKey,
     Sums,
     Tally,
 )
@@ -96,6 +99,7 @@ class KeptSums:
     hours_from: int = 0
     summed: TimeRange = field(default=TimeRange(0, 0))
     """Hours with the sums of every grain."""
+    latencies: dict[LatencyKey, Buckets] = field(default_factory=dict[LatencyKey, Buckets])
     room_checked: int = 0
     as_of_ms: int | None = None
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -130,6 +134,9 @@ class MemorySums:
         _store_history(changed, counted, now_hour=later_ms // HOUR_MS, kept_hour=kept_hour)
         _store_sums(changed, counted.tally.sums, now_hour=now_hour, kept_hour=kept_hour)
         _sum_hours(changed, kept_hour)
+        for key, buckets in counted.tally.latencies.items():
+            if buckets and key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
+                add_buckets(changed.latencies.setdefault(key, {}), buckets)
         if counted.as_of_ms is not None:
             changed.as_of_ms = counted.as_of_ms
         vars(self.kept).update(vars(changed))
@@ -476,6 +483,14 @@ class MemorySumRows:
                 versions = [each.names[0] for each in group.versions if each.names != group.names]
                 found.append((group.names[0], *versions))
         return found
+
+    def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
+        groups: dict[LatencyGroup, Buckets] = {}
+        for part in self._parts(within, now_hour, asked.interval or "day"):
+            for (hour, *names), buckets in self._kept.latencies.items():
+                if part.first_hour <= hour < part.end_hour:
+                    add_groups(groups, hour, [(tuple(names), buckets)], asked)
+        return groups
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return AsOf(self._kept.as_of_ms, kept_hours(self._kept, now_hour).first_hour * HOUR_MS)

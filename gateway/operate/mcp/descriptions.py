@@ -17,7 +17,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "showUsage": "Sums of billed AI calls: calls, failed calls, tokens (input includes cache reads and writes, output includes"
     " reasoning) and cost, grouped by up to three dimensions or by hour or day. Use it for any question about spend or volume,"
     " with a `range` such as last_week, or `from` (included) and `to` (not included), and filters by name."
-    " `compare`=previous adds the period before to each row: use it to say what rose. The rows are in `usage`, their sum over all"
+    " `compare`=previous adds the period before to each row: use it to say what rose."
+    " `latency`=true adds percentiles of how long calls took, in ms. The rows are in `usage`, their sum over all"
     f" pages in `totals`. {_MONEY} A count of tokens is null where no call reported it. Times are UTC unless `time_zone` names"
     " another zone.",
     "listCosts": "The same sums as show_usage, with its rows as `costs`. Prefer show_usage.",

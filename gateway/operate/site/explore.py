@@ -67,6 +67,8 @@ def question_context(asked: Asked, question: Question, found: Explored) -> dict[
         "before": None if answer.before is None else range_text(answer.before.within, zone),
         "compares": question.before is not None,
         "compare": asked.path(compare=None if question.before is not None else "previous"),
+        "has_latency": question.latency,
+        "latency": asked.path(latency=None if question.latency else "true") if asked.can_have_latency else "",
         "covering": covering_note(question, answer.within),
         "dimensions": [(title_of(each), asked.path(group_by=with_first(each, by)), each == by[0]) for each in offered],
         "by": [title_of(each) for each in by],

@@ -14,6 +14,7 @@ from gateway.common.contract.errors import BadPayload
 from gateway.common.lists.conventions import CursorPosition, Position
 from gateway.operate.site.usage_question import dimension_of, title_of
 from gateway.usage.sums.grains import DIMENSIONS, Dimension
+from gateway.usage.sums.latency import KEPT_BY
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.request import Question, read_question
 from gateway.usage.sums.tags import PARAMETER, filter_in, parameter_of
@@ -72,6 +73,10 @@ class Asked(NamedTuple):
         named = [Filter(*filter_in(*pair)) for pair in self.pairs if is_filter(pair[0])]
         unknown = [dimension_of(name) for name in self.value("unknown").split(",") if name]
         return [*named, *(Filter(dimension, Absent.UNKNOWN) for dimension in unknown)]
+
+    @property
+    def can_have_latency(self) -> bool:
+        return {*self.group_by, *(each.dimension for each in self.filters)} <= set(KEPT_BY)
 
     def body(self, name: str) -> dict[str, Any]:
         """Of a view that keeps the question."""
@@ -153,6 +158,9 @@ def asked_of(query: Sequence[tuple[str, str]]) -> Asked:
         pairs = [pair for pair in pairs if pair[0] not in {"from", "to"}]
     by = ",".join(_groups(given))
     pairs = [*(pair for pair in pairs if pair[0] not in {"group_by", "interval"}), ("group_by", by)]
+    asked = Asked(tuple(pairs))
+    if not asked.can_have_latency:
+        pairs = [pair for pair in pairs if pair[0] != "latency"]
     return Asked(tuple(pairs), step_of(given.get("chart", "auto")), first_of(given.get("first", "0")))
 
 

@@ -55,7 +55,7 @@ class Table(NamedTuple):
 async def group_table(queries: UsageQueries, asked: Asked, question: Question) -> Table:
     """Every group, with the period before where it is compared."""
     answer, lines = await every_line(queries, question)
-    head = columns(asked.group_by, compares=question.before is not None)
+    head = columns(asked.group_by, compares=question.before is not None, has_latency=question.latency)
     return Table(head, compared_rows(answer, lines, asked.group_by))
 
 

@@ -11,6 +11,7 @@ from gateway.operate.site.budget_links import BudgetLink, BudgetLinks
 from gateway.operate.site.explore_asked import Asked, Filter, name_text
 from gateway.operate.site.usage_figures import MAX_CURRENCIES, NO_CALL, Cost, cost_of
 from gateway.usage.sums.answering import Answer, Line
+from gateway.usage.sums.buckets import Latency
 from gateway.usage.sums.change import Change, Changes, changes
 from gateway.usage.sums.figures import UsageSums
 from gateway.usage.sums.grains import Dimension
@@ -61,6 +62,8 @@ class Row(NamedTuple):
     calls: str = ""
     """Path of its calls; empty where they cannot be told apart."""
     budget: BudgetLink | None = None
+    latency: Latency | None = None
+    """None where it was not asked for, or is of what has no row."""
 
     @property
     def key(self) -> str:
@@ -90,7 +93,8 @@ def row_of_line(asked: Asked, line: Line, budgets: BudgetLinks) -> Row:
         for dimension, part in zip(asked.group_by, parts, strict=True)
     ]
     filters = filters_of(asked, line)
-    return row_of(parts, line.sums, line.previous)._replace(calls=calls_path(filters, line), budget=budgets.of(filters))
+    row = row_of(parts, line.sums, line.previous)
+    return row._replace(calls=calls_path(filters, line), budget=budgets.of(filters), latency=line.latency)
 
 
 def filters_of(asked: Asked, line: Line) -> list[Filter]:
@@ -128,7 +132,8 @@ def rest_of(answer: Answer, shown: int) -> Row | None:
 
 
 def total_of(answer: Answer) -> Row:
-    return row_of([Part("total", "")], answer.total, None if answer.before is None else answer.before.total)
+    row = row_of([Part("total", "")], answer.total, None if answer.before is None else answer.before.total)
+    return row._replace(latency=answer.latency)
 
 
 def signed(amount: Decimal | None, currency: str = "") -> str:

@@ -12,6 +12,7 @@ from gateway.common.contract.currencies import is_currency
 from gateway.usage.export.rows import MAIN_CURRENCY, Row
 from gateway.usage.sums.answer_json import names_json, range_json
 from gateway.usage.sums.answering import Answer, Line
+from gateway.usage.sums.buckets import PERCENTILES, Latency
 from gateway.usage.sums.change import CHANGED, changes
 from gateway.usage.sums.figures import COUNTS, NO_USAGE, UsageSums, less
 from gateway.usage.sums.grains import Dimension
@@ -22,9 +23,14 @@ REST: Final = "rest"
 COMPARED: Final = (*(f"previous_{name}" for name in CHANGED), "previous_cost", "cost_difference", "cost_percent")
 
 
-def columns(group_by: Sequence[str], *, compares: bool) -> list[str]:
+LATENCY: Final = tuple(
+    f"{kind}_{name}" for kind in Latency._fields for name in ("calls", *(f"p{each}_ms" for each in PERCENTILES))
+)
+
+
+def columns(group_by: Sequence[str], *, compares: bool, has_latency: bool = False) -> list[str]:
     found = ["period_start", "period_end", *group_by, "absent", *COUNTS, "cost", "currency", "estimated_cost"]
-    return [*found, *COMPARED] if compares else found
+    return [*found, *(LATENCY if has_latency else ()), *(COMPARED if compares else ())]
 
 
 def compared_rows(answer: Answer, lines: Sequence[Line], group_by: Sequence[Dimension]) -> Iterator[Row]:
@@ -34,12 +40,22 @@ def compared_rows(answer: Answer, lines: Sequence[Line], group_by: Sequence[Dime
     for line in lines:
         names = names_json(group_by, line.names)
         absent = " ".join(f"{name}={reason}" for name, reason in names.pop("absent", {}).items())
-        yield from _by_currency({**head, **names, "absent": absent or None}, line.sums, line.previous)
+        named = {**head, **names, "absent": absent or None}
+        for at, row in enumerate(_by_currency(named, line.sums, line.previous)):
+            yield row if at else row | _latency_row(line.latency)
     total_before = None if answer.before is None else answer.before.total
     now = less(answer.total, (line.sums for line in lines))
     before = None if total_before is None else less(total_before, _previous(lines))
     if now is not None or before is not None:
         yield from _by_currency({**head, **dict.fromkeys(group_by), "absent": REST}, now or UsageSums(), before)
+
+
+def _latency_row(latency: Latency | None) -> Row:
+    """Nothing where it was not asked for; null where no call states it."""
+    if latency is None:
+        return {}
+    figures = [figure for each in latency for figure in ((None,) * 4 if each is None else (each.calls, *each.ms))]
+    return dict(zip(LATENCY, figures, strict=True))
 
 
 def course_rows(

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.common.lists.conventions import CursorPosition, Page, Position, envelope
 from gateway.usage.sums.answering import Answer, Before, Line
+from gateway.usage.sums.buckets import PERCENTILES, Latency, Percentiles
 from gateway.usage.sums.change import Change, Changes, changes
 from gateway.usage.sums.figures import COUNTS, Group, UsageSums, money_text
 from gateway.usage.sums.grains import Dimension
@@ -21,7 +22,8 @@ Json = dict[str, Any]
 def answer_json(question: Question, answer: Answer) -> Json:
     rows = [line_json(question, line) for line in answer.lines]
     rest = None if answer.rest is None else sums_json(answer.rest)
-    found = {**_page(question, rows, answer.count), "rest": rest, "totals": sums_json(answer.total)}
+    totals = {**sums_json(answer.total), **latency_json(answer.latency)}
+    found = {**_page(question, rows, answer.count), "rest": rest, "totals": totals}
     return found if question.before is None else {**found, "previous": before_json(answer)}
 
 
@@ -30,7 +32,21 @@ def line_json(question: Question, line: Line) -> Json:
         row = group_json(question.group_by, Group(line.names, line.sums, line.versions))
     else:
         row = {"start": time_text(line.start_ms), **sums_json(line.sums)}
+    row |= latency_json(line.latency)
     return row if question.before is None else {**row, **compared_json(line.sums, line.previous)}
+
+
+def latency_json(latency: Latency | None) -> Json:
+    """Nothing where it was not asked for."""
+    if latency is None:
+        return {}
+    return {"latency": {name: _percentiles_json(each) for name, each in latency._asdict().items()}}
+
+
+def _percentiles_json(found: Percentiles | None) -> Json | None:
+    if found is None:
+        return None
+    return {"calls": found.calls, **{f"p{of}_ms": ms for of, ms in zip(PERCENTILES, found.ms, strict=True)}}
 
 
 def compared_json(now: UsageSums, before: UsageSums | None) -> Json:

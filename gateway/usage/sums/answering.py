@@ -3,14 +3,16 @@ period before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from gateway.usage.sums.bounds import MAX_GROUPS
+from gateway.usage.sums.buckets import NO_LATENCY, Buckets, Latency, add_buckets, latency_of
 from gateway.usage.sums.days import Days, buckets_of
 from gateway.usage.sums.figures import NO_USAGE, Breakdown, Group, UsageSums, less
 from gateway.usage.sums.grains import DAY
+from gateway.usage.sums.latency import LatencyGroup
 from gateway.usage.sums.names import Filters, Name
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import Question
@@ -33,6 +35,8 @@ class Line(NamedTuple):
     versions: tuple[Group, ...] = ()
     start_ms: int | None = None
     """Of an interval."""
+    latency: Latency | None = None
+    """None where it was not asked for."""
 
 
 class Before(NamedTuple):
@@ -56,6 +60,8 @@ class Answer:
     """None where it was not asked for, or its hours are no longer kept."""
     where: Filters = field(default_factory=dict)
     """The filters, with the names that a search found."""
+    latency: Latency | None = None
+    """Of all calls; None where it was not asked for."""
 
 
 class _Asked(NamedTuple):
@@ -71,9 +77,42 @@ async def answered(queries: UsageQueries, question: Question) -> Answer:
     within, before = await _covered(queries, question)
     where = await _searched(queries, question, within)
     if where is None:
-        return Answer(within, (), 0, None, NO_USAGE, None if before is None else Before(before, None, None))
+        nothing = NO_LATENCY if question.latency else None
+        none_before = None if before is None else Before(before, None, None)
+        return Answer(within, (), 0, None, NO_USAGE, none_before, latency=nothing)
     asked = _Asked(question, where, within, before)
-    return await (_by_group(queries, asked) if question.interval is None else _over_time(queries, asked))
+    answer = await (_by_group(queries, asked) if question.interval is None else _over_time(queries, asked))
+    return await _with_latency(queries, asked, answer) if question.latency else answer
+
+
+async def _with_latency(queries: UsageQueries, asked: _Asked, answer: Answer) -> Answer:
+    """*answer* with how long the calls took, of each line and of all."""
+    found = await (_latency_over_time(queries, asked) if asked.question.interval else _latency_by_group(queries, asked))
+    (whole,) = (await queries.latencies(within=asked.within, where=asked.where)).values() or ({},)
+    lines = [
+        line._replace(latency=latency_of(found.get(line.names if line.start_ms is None else (line.start_ms,), {})))
+        for line in answer.lines
+    ]
+    return replace(answer, lines=lines, latency=latency_of(whole))
+
+
+async def _latency_by_group(queries: UsageQueries, asked: _Asked) -> Mapping[LatencyGroup, Buckets]:
+    return await queries.latencies(*asked.question.group_by, within=asked.within, where=asked.where)
+
+
+async def _latency_over_time(queries: UsageQueries, asked: _Asked) -> Mapping[LatencyGroup, Buckets]:
+    """By the start of each hour or day, in ms. Days of another zone than UTC are made of hours."""
+    question = asked.question
+    is_utc = question.interval == "day" and question.zone is UTC
+    days = Days(question.zone, question.from_ms)
+    found: dict[LatencyGroup, Buckets] = {}
+    for (hour,), buckets in (
+        await queries.latencies(within=asked.within, interval="day" if is_utc else "hour", where=asked.where)
+    ).items():
+        start_ms = int(cast("int", hour)) * HOUR_MS
+        start_ms = start_ms if is_utc or question.interval == "hour" else days.start_of(start_ms)
+        add_buckets(found.setdefault((start_ms,), {}), buckets)
+    return found
 
 
 async def _covered(queries: UsageQueries, question: Question) -> tuple[TimeRange, TimeRange | None]:

@@ -6,9 +6,11 @@ Each call of a home raises DatabaseUnavailable where the sums cannot be read or 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.history import History
+from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import Tally
@@ -115,6 +117,9 @@ class SumRows(Protocol):
         """Of the *most* groups of *dimension* with the highest cost in the currency of most calls:
         the name, and the dated names of a model that have calls.
         """
+
+    def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
+        """How long the calls of each group took."""
 
     def as_of(self, *, now_hour: int) -> AsOf: ...
 

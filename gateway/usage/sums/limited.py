@@ -7,9 +7,11 @@ from typing import cast
 
 from gateway.common.contract.errors import Forbidden
 from gateway.common.contract.reach import Reach, narrowed
+from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf, SumRows
+from gateway.usage.sums.latency import KEPT_BY, AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.timespan import Interval, TimeRange
 
@@ -44,6 +46,13 @@ class LimitedSumRows:
         self, within: TimeRange, dimension: Dimension, *, now_hour: int, most: int, where: Filters = NO_FILTERS
     ) -> list[tuple[Name, ...]]:
         return self._rows.names(within, dimension, now_hour=now_hour, most=most, where=self._inside(where))
+
+    def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
+        """Raises Forbidden, too, for a limit of tags: latency is not kept by these."""
+        where = self._inside(asked.where)
+        if not where.keys() <= set(KEPT_BY):
+            raise Forbidden("latency is not kept by tags, and a tag limits what is seen here", reason="not_divisible")
+        return self._rows.latencies(within, asked._replace(where=where), now_hour=now_hour)
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return self._rows.as_of(now_hour=now_hour)

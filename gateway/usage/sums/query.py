@@ -12,10 +12,12 @@ from typing import Final, TypeVar
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.contract.reach import EVERYTHING, Reach
+from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf, SumHome, SumRows
+from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.limited import LimitedSumRows
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
@@ -139,6 +141,17 @@ class UsageQueries:
         return await self._ask(
             lambda kept, now_hour: kept.names(within, dimension, now_hour=now_hour, most=most, where=where)
         )
+
+    async def latencies(
+        self,
+        *group_by: Dimension,
+        within: TimeRange,
+        interval: Interval | None = None,
+        where: Filters = NO_FILTERS,
+    ) -> dict[LatencyGroup, Buckets]:
+        """How long the calls of each group took; of each hour or UTC day with *interval*."""
+        asked = AskedLatency(group_by, where, interval)
+        return await self._ask(lambda kept, now_hour: kept.latencies(within, asked, now_hour=now_hour))
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""

@@ -19,6 +19,7 @@ from gateway.common.lists.conventions import (
     read_request,
 )
 from gateway.usage.sums.grains import DIMENSIONS, TAGS, Dimension
+from gateway.usage.sums.latency import KEPT_BY
 from gateway.usage.sums.names import Absent, Filters, Name
 from gateway.usage.sums.ranges import midnight, ms_of, period_before, range_of, times_of, whole_end, zone_of
 from gateway.usage.sums.tags import PARAMETER, by_dimension
@@ -34,6 +35,7 @@ MAX_GROUPED: Final = 3
 MAX_UNKNOWN: Final = len(DIMENSIONS) + MAX_TAGS
 OWN: Final = (
     "from", "to", "range", "time_zone", "group_by", "interval", "currency", "unknown", "compare", "search",
+    "latency",
 )  # fmt: skip
 Compare = Literal["previous"]
 PREVIOUS: Final[Compare] = "previous"
@@ -64,6 +66,8 @@ class Question(NamedTuple):
     """From and to of the period before, where rows are compared with it."""
     search: str | None = None
     """Kept are groups whose first name holds it."""
+    latency: bool = False
+    """Whether each row has how long its calls took."""
 
     @property
     def within(self) -> TimeRange:
@@ -109,10 +113,20 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     shape = (BUCKETS if interval else GROUPS).of(own_text)
     request = read_request(shape, [pair for pair in pairs if pair[0] not in OWN])
     by_dimension(request.filters)  # faults are found here
-    return Question(
+    question = Question(
         ms_of(period.start), ms_of(period.end), group_by, interval, own["currency"], unknown, shape, request, zone,
-        _before(own["compare"], period, now_ms), _search(own["search"], interval),
+        _before(own["compare"], period, now_ms), _search(own["search"], interval), _latency(own["latency"]),
     )  # fmt: skip
+    if question.latency and not {*group_by, *question.where} <= set(KEPT_BY):
+        raise BadListRequest(f"latency: it is kept by {', '.join(KEPT_BY[:-1])} and {KEPT_BY[-1]} only")
+    return question
+
+
+def _latency(text: str | None) -> bool:
+    """Raises BadListRequest."""
+    if text not in {None, "true", "false"}:
+        raise BadListRequest("latency: true or false is needed")
+    return text == "true"
 
 
 class _Period(NamedTuple):

@@ -17,6 +17,7 @@ import orjson
 
 from gateway.common.contract.tags import values_of
 from gateway.common.native import NATIVE
+from gateway.usage.sums.buckets import FIRST_TOKEN, Buckets, add_buckets, bucket_of
 from gateway.usage.sums.tags import set_text
 
 HOUR_MS: Final = 3_600_000
@@ -90,6 +91,20 @@ class Key(NamedTuple):
     """Their set (`gateway.usage.sums.tags`)."""
 
 
+class LatencyKey(NamedTuple):
+    """As `Key`, without users and devices, which have most names."""
+
+    hour: int
+    provider: str
+    model: str
+    team: str
+    project: str
+    service_name: str
+    key: str
+    operation: str
+    source: str
+
+
 class Tally:
     """Sums that are not stored yet."""
 
@@ -101,6 +116,9 @@ class Tally:
         self.sums: dict[Key, Sums] = {}
         self._by_names: dict[tuple[object, ...], Sums] = {}
         """The same, by the names as records have them."""
+        self.latencies: dict[LatencyKey, Buckets] = {}
+        """How long calls took that did not fail; empty where none says."""
+        self._latencies_by_names: dict[tuple[object, ...], Buckets] = {}
 
     def add(self, records: Sequence[bytes], *, now_ms: int) -> None:
         """Count *records*; an unreadable one is skipped."""
@@ -117,7 +135,7 @@ class Tally:
         in the form in which the gateway writes records.
         """
         summed, unread = native.sum_usage(records, now_hour)
-        for names, sums in summed:
+        for names, sums, latency in summed:
             try:
                 mine = self._by_names.get(names) or self._open(names)
             except (TypeError, ValueError):  # the hour is invalid, of each record of the series
@@ -125,6 +143,9 @@ class Tally:
             for column, value in enumerate(sums):
                 if value is not None:
                     mine[column] = value + (mine[column] or 0)
+            buckets = self._latencies_by_names[names]
+            for bucket, calls in latency:
+                buckets[bucket] = buckets.get(bucket, 0) + calls
         return [records[i] for i in unread]
 
     def _add_read(self, records: Iterable[bytes], now_hour: str) -> None:
@@ -198,6 +219,13 @@ class Tally:
         reasoning = _count(usage("reasoning_output_tokens"))
         if reasoning is not None:
             sums[REASONING] = reasoning + (sums[REASONING] or 0)
+        if is_call and known("status") != "error":
+            self._note_latency(names, _count(known("duration_ms")), _count(known("time_to_first_token_ms")))
+
+    def _note_latency(self, names: tuple[Any, ...], duration_ms: int | None, first_token_ms: int | None) -> None:
+        for ms, first in ((duration_ms, 0), (first_token_ms, FIRST_TOKEN)):
+            if ms is not None:
+                add_buckets(self._latencies_by_names[names], {first + bucket_of(ms): 1})
 
     def _open(self, names: tuple[Any, ...]) -> Sums:
         """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
@@ -210,6 +238,9 @@ class Tally:
         if not all(isinstance(name, str) for name in key[1:]):
             raise TypeError
         sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
+        hour, provider, model, team, project, _, _, *others = key
+        latency_key = LatencyKey(hour, provider, model, team, project, *others[:4])
+        self._latencies_by_names[names] = self.latencies.setdefault(latency_key, {})
         return sums
 
     def __len__(self) -> int:

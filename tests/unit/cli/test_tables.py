@@ -76,7 +76,17 @@ def usage_table() -> None:
     print_answer({**totals, **times}, ("provider", "model"))
 
 
+def usage_table_with_latency() -> None:
+    took = {"calls": 10**6, "p50_ms": 12_345, "p90_ms": 10**5, "p99_ms": 123_456}
+    sums = {**SUMS, "latency": {"duration": took, "time_to_first_token": None}}
+    row = {**sums, "team": "checkout"}
+    totals = {"totals": sums, "rest": None, "usage": [row], "pagination": {"total_count": 1}}
+    times = dict.fromkeys(("from", "to", "counted_through", "hours_from"), "2026-01-05T10:00:00Z")
+    print_answer({**totals, **times}, ("team",))
+
+
 TABLES = [
+    usage_table_with_latency,
     devices_table,
     keys_table,
     senders_table,

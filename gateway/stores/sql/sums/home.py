@@ -9,6 +9,7 @@ from gateway.stores.sql.database import make_tables
 from gateway.stores.sql.sums import hours
 from gateway.stores.sql.sums.forgetting import count_rows, forget_in_sums
 from gateway.stores.sql.sums.hour_sums import sum_hours
+from gateway.stores.sql.sums.latencies import add_latencies
 from gateway.stores.sql.sums.model_versions import relate_known
 from gateway.stores.sql.sums.questions import SqlSumRows
 from gateway.stores.sql.sums.rollups import add, keep_tags, note_as_of, take_over
@@ -71,6 +72,7 @@ def _store(connection: Connection, counted: Counted) -> None:
     )
     add(connection, tally.sums, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
     sum_hours(connection, earlier_ms // HOUR_MS)
+    add_latencies(connection, tally.latencies, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
     if counted.as_of_ms is not None:
         note_as_of(connection, counted.as_of_ms)
 

@@ -7,13 +7,16 @@ from typing import Final, NamedTuple
 
 from gateway.stores.sql.sums.columns import quoted
 from gateway.stores.sql.sums.kept_hours import kept_hours
+from gateway.stores.sql.sums.latencies import latencies_of
 from gateway.stores.sql.sums.names import ids_asked, names_of
 from gateway.stores.sql.sums.rows import Rows, marks
 from gateway.stores.sql.sums.tables import MAX_COUNT
 from gateway.usage.sums import bounds
+from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.sums.grains import OTHER_ID, Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf
+from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tally import HOUR_MS
@@ -72,6 +75,10 @@ class SqlSumRows:
                 ids[group].add(version)
         names = names_of(connection, {*ids, *chain.from_iterable(ids.values())})
         return [(names[group], *(names[each] for each in versions)) for group, versions in ids.items()]
+
+    def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
+        parts = self._parts(within, now_hour, asked.interval or "day")
+        return latencies_of(self._connection, parts, asked)
 
     def as_of(self, *, now_hour: int) -> AsOf:
         (as_of_ms,) = self._connection.execute("SELECT as_of_ms FROM usage_rollup_state").fetchone()

@@ -322,3 +322,38 @@ def test_a_change_is_written_with_its_sign() -> None:
     assert percent(Decimal("-1234.56")) == "\N{MINUS SIGN}1,234.6 %"
     assert percent(Decimal("-0.04")) == "\N{MINUS SIGN}0.04 %"
     assert percent(Decimal(0)) == "\N{PLUS-MINUS SIGN}0.0 %"
+
+
+async def test_latency_is_shown_where_it_is_asked_for(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, *(of("core", duration_ms=1500, time_to_first_token_ms=200) for _ in range(3)), of("silent"))
+    html, found, _ = await page(queries, f"{QUESTION}&latency=true")
+    assert "Hide latency" in html
+    assert [html.count(f'<data value="{ms}">{text}</data>') for ms, text in ((1512, "1.5 s"), (206, "206 ms"))] == [
+        4,
+        2,
+    ]
+    plain, _, _ = await page(queries, QUESTION)
+    assert "Show latency" in plain
+    assert "First token" not in plain
+    answer, lines = found.answer, found.answer.lines
+    rows = list(
+        csv.DictReader(
+            io.StringIO(
+                file_of(
+                    "csv",
+                    await group_table(
+                        queries, asked(f"{QUESTION}&latency=true"), asked(f"{QUESTION}&latency=true").question(NOW_MS)
+                    ),
+                ).decode()
+            )
+        )
+    )
+    assert {row["team"]: row["duration_p99_ms"] for row in rows} == {"core": "1512", "silent": ""}
+    assert answer.latency is not None
+    assert len(lines) == 2
+
+
+def test_latency_goes_where_it_is_not_kept() -> None:
+    assert asked("group_by=user&latency=true").value("latency") == ""
+    assert asked("group_by=team&user=u&latency=true").value("latency") == ""
+    assert asked("group_by=team&latency=true").value("latency") == "true"
