@@ -17,6 +17,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "showUsage": "Sums of billed AI calls: calls, failed calls, tokens (input includes cache reads and writes, output includes"
     " reasoning) and cost, grouped by up to three dimensions or by hour or day. Use it for any question about spend or volume,"
     " with a `range` such as last_week, or `from` (included) and `to` (not included), and filters by name."
+    " Tags of this gateway are dimensions as tag:NAME (list_resource_tags has them)."
     " `compare`=previous adds the period before to each row: use it to say what rose."
     " `latency`=true adds percentiles of how long calls took, in ms. The rows are in `usage`, their sum over all"
     f" pages in `totals`. {_MONEY} A count of tokens is null where no call reported it. Times are UTC unless `time_zone` names"
@@ -24,6 +25,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "listCosts": "The same sums as show_usage, with its rows as `costs`. Prefer show_usage.",
     "listDimensions": "The dimensions that usage can be grouped and filtered by, each with the 100 names that cost most in the"
     " last 30 days. Use it to find how a team, model, user or project is spelled before you filter by it.",
+    "listResourceTags": "The tags that this gateway keeps, such as a feature or a customer, each with the 100 values that cost"
+    " most in the last 30 days. Ask show_usage for one with group_by tag:NAME, and filter with `tag`, such as feature=search.",
     "listCalls": "Single AI calls that were settled lately, the newest first: time, model, tokens, cost, who caused it, the outcome"
     " of each and, in `because`, why it was counted so. Use it to explain a figure or find an example; use show_usage for sums."
     " It shows no prompt. Calls are kept for about a day after they were forwarded.",
