@@ -34,6 +34,7 @@ from gateway.operate.site.registry import VIEWS as ALL_VIEWS
 from gateway.operate.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.operate.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
 from gateway.operate.site.usage_answers import SlowAnswers, UsageAnswers
+from gateway.operate.site.verdict import LETTERS
 from gateway.operate.tap import close_tap
 from gateway.serve.answers import answer_for, kind_of
 from gateway.serve.ready_response import SERVER
@@ -85,7 +86,7 @@ def admin_app(
     app = web.Application(middlewares=[answering, *guards])
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
     app[LIVE] = streams = Live(parts.status)
-    app[ANSWERS], app[EXPLORED] = UsageAnswers(stores.usage), SlowAnswers()
+    app[ANSWERS], app[EXPLORED], app[LETTERS] = UsageAnswers(stores.usage), SlowAnswers(), SlowAnswers()
     app.on_shutdown.extend([streams.stop, close_tap])
     app.on_response_prepare.append(add_safe_headers)
     if has_mcp:

@@ -66,7 +66,7 @@ def test_a_key_with_fixed_scopes_is_edited_disabled_enabled_and_deleted(
     browser.fill("Labels", "team=shop").press("Save")
     assert browser.field("Labels").get_attribute("value") == "team=shop"
     assert browser.find("dl.pairs").text.count("unit-cost_v1:manage_telemetry_records") == 1
-    browser.press_by_keyboard("Disable")
+    browser.focus("Disable").enter().press_by_keyboard("Disable the key")
     assert "Disabled" in browser.find(".head").text
     browser.press_by_keyboard("Enable")
     assert "Enabled" in browser.find(".head").text
@@ -121,7 +121,7 @@ def test_a_key_is_replaced_without_a_gap(browser: Browser, looks: Looks, gateway
     browser.show_as("light", 1280)
     for secret in (first, second):
         post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": secret})
-    browser.press("rotated").press("Disable")
+    browser.press("rotated").press_here("Disable").press("Disable the key")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": first})
     post(gateway.intake_url + "/v1/traces", b"{}", {**JSON, "Authorization": second})

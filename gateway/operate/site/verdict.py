@@ -13,10 +13,13 @@ from gateway.operate.findings.safe import safe_text
 from gateway.operate.operation import AnyOperation
 from gateway.operate.parts import PARTS, stores_of
 from gateway.operate.site.operating import ask
+from gateway.operate.site.usage_answers import SlowAnswers
 
 MAX_OPEN: Final = 4
 """Findings that are shown at once; the others are folded."""
 MAX_FINDINGS: Final = 40
+LETTERS: Final = web.AppKey("letters", SlowAnswers[Query, Mapping[str, Any]])
+"""To list dead letters counts all of them: a live page does that seldom where they are many."""
 
 
 def verdict(found: Sequence[Finding], status: Status) -> dict[str, Any]:
@@ -37,6 +40,11 @@ async def findings_of(request: web.Request) -> list[Finding]:
 
     async def answer(operation: AnyOperation, query: Query) -> Mapping[str, Any] | None:
         store = asked[operation.id]
-        return None if store is None else await ask(request, operation, store, query=query)
+        if store is None:
+            return None
+        if operation is not dead_letters.LIST:
+            return await ask(request, operation, store, query=query)
+        kept, _ = await request.app[LETTERS].answer(query, lambda: ask(request, operation, store, query=query))
+        return kept
 
     return await wrong_with(parts.status(), parts.now_ms(), answer)

@@ -2,6 +2,12 @@
 // Focus, typed text and open details stay. The page is whole without it.
 "use strict";
 
+// On a phone the links that choose scroll sideways: what is chosen is brought into view.
+for (const chosen of document.querySelectorAll("nav.views [aria-current], .tabs.choose [aria-current]")) {
+  const row = chosen.closest("nav.views, .tabs");
+  row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
+}
+
 (() => {
   const url = document.body.dataset.liveUrl;
   const button = document.getElementById("pause");
