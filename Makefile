@@ -129,7 +129,7 @@ native-wheels: $(VENV)/.dev
 # Newer versions of everything, written to the lock files.
 lock: $(VENV)/bin/python
 	$(PIP) install uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra postgres -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --extra oidc --extra postgres -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --extra demo --group build --group dev -o requirements-dev.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --group build -o requirements-build.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --group wheels -o requirements-wheels.lock

@@ -19,9 +19,9 @@ class SignInRule(NamedTuple):
     reach: Reach = EVERYTHING
     """What a viewer sees; an operator sees everything."""
 
-    def fits(self, person: str, groups: Collection[str]) -> bool:
+    def fits(self, groups: Collection[str], email: str | None) -> bool:
         if self.email is not None:
-            return self.email.casefold() == person.casefold()
+            return email is not None and self.email.casefold() == email.casefold()
         return self.group in groups
 
 
@@ -35,10 +35,12 @@ class SignInRules:
     def __init__(self, rules: Sequence[SignInRule]) -> None:
         self._rules = tuple(rules)
 
-    def of(self, person: str, groups: Collection[str]) -> SignedIn:
-        """By the first rule that fits. Raises Forbidden where none does."""
+    def of(self, person: str, groups: Collection[str], *, email: str | None) -> SignedIn:
+        """By the first rule that fits; *email*: None where nobody verified it. Raises Forbidden
+        where none fits.
+        """
         for rule in self._rules:
-            if rule.fits(person, groups):
+            if rule.fits(groups, email):
                 return SignedIn(person, rule.role, rule.reach)
         raise Forbidden(
             "nobody gave you a role here: none of your groups, nor your e-mail, is in sign_in.roles of the"

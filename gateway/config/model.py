@@ -16,9 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from platformdirs import user_state_path
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     field_validator,
@@ -29,11 +27,9 @@ from exporters.cost_service.preset import preset_with
 from exporters.secret import Secret
 from gateway.access.operators import OperatorRole, Operators
 from gateway.access.record import PERSON_MAX_CHARS
-from gateway.access.sign_in import SignInRule
 from gateway.common.contract.auth_methods import SIGNATURES
 from gateway.common.contract.currencies import known_currency
 from gateway.common.contract.device_identity import ID_RULE, MAX_ID, is_device_id
-from gateway.common.contract.reach import is_limiting, reach_faults, reach_of
 from gateway.common.contract.scopes import CATALOGUE, INGEST_SCOPE, USE_CASES, Allowed, Fixed, Grant, Managed, decide
 from gateway.common.contract.tags import MAX_TAGS
 from gateway.common.contract.unit_cost import MAX_DIMENSIONS
@@ -41,8 +37,10 @@ from gateway.common.plugins import EXPORTERS_GROUP, load, plugins
 from gateway.common.plural import plural
 from gateway.common.suggestions import did_you_mean
 from gateway.common.tls import TlsFiles
+from gateway.config.options import Options
 from gateway.config.origins import Origins
 from gateway.config.profiles import Profile, with_profile
+from gateway.config.sign_in import SignIn
 from gateway.config.tags import check_tags
 from gateway.config.values import (
     Address,
@@ -75,12 +73,6 @@ GRPC_PORT = 4317
 """Of an OTLP/gRPC endpoint that names none."""
 HOUR_S = 3600.0
 DAY_S = 86400.0
-
-
-class Options(BaseModel):
-    """A group of options: frozen, and closed to names it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
 
 class Listen(Options):
@@ -721,54 +713,6 @@ class OperatorIdentity(Options):
     def a_header_of_someone(self) -> Self:
         if (self.header is None) != (not self.trusted_proxies):
             raise ValueError("header and trusted_proxies: each needs the other, for any client may send a header")
-        return self
-
-
-class SignInRole(Options):
-    """What those of a group may do, or the person with an e-mail."""
-
-    group: str | None = Field(default=None, min_length=1, max_length=256)
-    email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$", max_length=PERSON_MAX_CHARS)
-    role: OperatorRole = "viewer"
-    """`viewer`: reads, and changes nothing."""
-    limits: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Of a viewer: it sees the calls of these alone, such as `{team: [checkout]}`."""
-
-    @field_validator("limits")
-    @classmethod
-    def limits_are_dimensions(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        if unknown := [name for name in value if not is_limiting(name)]:
-            raise ValueError(f"limits: {', '.join(unknown)}: team, project or a tag is needed")
-        if faults := reach_faults(value, "limits"):
-            raise ValueError("; ".join(faults))
-        return value
-
-    @model_validator(mode="after")
-    def one_of_both(self) -> Self:
-        if (self.group is None) == (self.email is None):
-            raise ValueError("one of group and email is needed")
-        if self.role == "operator" and self.limits:
-            raise ValueError("limits: an operator sees everything; the role viewer is needed")
-        return self
-
-    @property
-    def rule(self) -> SignInRule:
-        return SignInRule(self.group, self.email, self.role, reach_of(self.limits))
-
-
-class SignIn(Options):
-    """Single sign-on at the admin listener: people come without a token."""
-
-    groups_header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
-    """In which the proxies of `operator_identity.trusted_proxies` name the person's groups, with
-    commas between, such as `X-Forwarded-Groups`."""
-    roles: tuple[SignInRole, ...] = ()
-    """The first that fits counts; who fits none is refused."""
-
-    @model_validator(mode="after")
-    def someone_has_a_role(self) -> Self:
-        if self.groups_header is not None and not self.roles:
-            raise ValueError("roles: at least one is needed, or nobody could sign in")
         return self
 
 

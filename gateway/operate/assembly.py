@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from gateway.access.sign_in import SignInRules
 from gateway.access.store import KeyStore
-from gateway.config.model import Config, SignIn, operators_of
+from gateway.config.model import Config, operators_of
 from gateway.fleet.devices.store import DeviceStore
 from gateway.fleet.senders.activity import Senders
 from gateway.observability.budget_metrics import BudgetCollector
@@ -23,6 +22,7 @@ from gateway.operate.header_sign_in import GroupsOf, groups_reader, header_sign_
 from gateway.operate.identity import IdentityOf, identity_reader
 from gateway.operate.keys import KeyRequests
 from gateway.operate.lanes import Lanes
+from gateway.operate.oidc.route import add_sign_in
 from gateway.operate.parts import AdminParts, Running
 from gateway.operate.registry import AdminStores
 from gateway.operate.relayed_person import RelayedPerson, secret_of
@@ -79,10 +79,6 @@ def who_sends(config: Config, *, is_inner: bool) -> tuple[IdentityOf, GroupsOf]:
     return identity_reader(config.operator_identity), groups_reader(config.operator_identity, header)
 
 
-def rules_of(options: SignIn) -> SignInRules:
-    return SignInRules([each.rule for each in options.roles])
-
-
 def build_admin(
     config: Config,
     behind: Behind,
@@ -123,7 +119,7 @@ def build_admin(
         identity=identity,
         sign_in=no_sign_in
         if config.sign_in is None or config.sign_in.groups_header is None
-        else header_sign_in(identity, groups, rules_of(config.sign_in)),
+        else header_sign_in(identity, groups, config.sign_in.rules),
         note_unforeseen=receiver.counts.note_unforeseen,
     )
     stores = AdminStores(
@@ -148,10 +144,14 @@ def build_admin(
     )
     address = config.listen.admin
     is_loopback = not is_inner and (address is None or address.is_loopback)
-    return admin_app(
+    app = admin_app(
         parts,
         stores,
         loopback=is_loopback,
+        host_names=frozenset() if config.sign_in is None else config.sign_in.hosts,
         has_mcp=config.mcp == "on",
         body_timeout_s=lambda: receiver.limits.body_timeout_s,
     )
+    if config.sign_in is not None and config.sign_in.oidc is not None:
+        add_sign_in(app, config.sign_in, operators, access)
+    return app

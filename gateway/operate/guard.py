@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from gateway.common.contract.errors import Forbidden, Unauthenticated
 from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.common.http.http_connection import note_admitted
+from gateway.operate.oidc.route import has_sign_in
 from gateway.operate.operation import AnyOperation
 from gateway.operate.pages import PageRoute
 from gateway.operate.parts import ADMITS, BY, PARTS, REACH, ROLE, KeyGate, owner_of
@@ -39,21 +40,21 @@ def host_guard(*, loopback: bool, host_names: AbstractSet[str]) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         hosts = request.headers.getall("Host", ("",))
-        if not all(is_loopback_host(host) or (not loopback and is_own_host(host, host_names)) for host in hosts):
+        if not all(is_loopback_host(host) or is_own_host(host, host_names, loopback=loopback) for host in hosts):
             raise Forbidden("the Host header is not a name of this listener")
         return await handler(request)
 
     return guard
 
 
-def is_own_host(host: str, host_names: AbstractSet[str]) -> bool:
-    """An address, which no DNS name can stand for, or a configured name."""
+def is_own_host(host: str, host_names: AbstractSet[str], *, loopback: bool) -> bool:
+    """A configured name; beyond loopback also an address, which no DNS name can stand for."""
     name, port_ok = host_name(host)
     try:
         ip_address(name)
     except ValueError:
         return port_ok and name.lower() in host_names
-    return port_ok
+    return port_ok and not loopback
 
 
 class AccessRules:
@@ -61,7 +62,8 @@ class AccessRules:
 
     def __init__(self, rows: Sequence[Row], *, loopback: bool) -> None:
         self._rows: dict[tuple[str, str], Row] = {(row.method, row.path): row for row in rows}
-        self._open = {row.path for row in rows if row.open == "everywhere" or (loopback and row.open)}
+        self._open = {row.path for row in rows if row.open == "everywhere"}
+        self._open_here = {row.path for row in rows if loopback and row.open == "loopback"}
 
     def admits(self, request: web.Request) -> bool:
         """Raises Unauthenticated, Forbidden, DatabaseUnavailable."""
@@ -88,8 +90,13 @@ class AccessRules:
         return needed(row.scope)
 
     def is_open(self, request: web.Request) -> bool:
-        """By the path alone: a probe's is open to every method, so that a wrong one is 405."""
-        return request.path in self._open or row_of(request)[1] in self._open
+        """By the path: a probe's is open to every method, so that a wrong one is 405. What is open
+        on loopback is so under a name of loopback alone: under another one a proxy lets others in.
+        """
+        paths = {request.path, row_of(request)[1]}
+        if paths & self._open:
+            return True
+        return bool(paths & self._open_here) and all(map(is_loopback_host, request.headers.getall("Host", ("",))))
 
     def admits_role(self, request: web.Request) -> bool:
         """By token or session; a person whom the connection names has no higher role than is
@@ -226,7 +233,7 @@ def access_guard(rules: AccessRules, bodies: BodyReader) -> Middleware:
             return response
         if is_of_page(request) and request.method in SAFE_METHODS and wants_html(request):
             message = "This page needs a token of this gateway, or a one-time link."
-            return login_page(message, HTTPStatus.UNAUTHORIZED, then=request.path_qs)
+            return login_page(message, HTTPStatus.UNAUTHORIZED, then=request.path_qs, has_sign_in=has_sign_in(request))
         raise Unauthenticated(rules.missing(request))
 
     return guard

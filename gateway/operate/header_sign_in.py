@@ -40,6 +40,6 @@ def groups_reader(options: OperatorIdentity, header: str | None) -> GroupsOf:
 def header_sign_in(identity: IdentityOf, groups: GroupsOf, rules: SignInRules) -> SignInOf:
     def signed_in(request: web.Request) -> SignedIn | None:
         person = identity(request)
-        return None if person is None else rules.of(person, groups(request))
+        return None if person is None else rules.of(person, groups(request), email=person)
 
     return signed_in

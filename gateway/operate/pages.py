@@ -5,7 +5,6 @@ What they answer is described by hand, in `openapi/admin/`.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -14,9 +13,12 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from gateway.common.contract.errors import BadPayload
+from gateway.common.own_path import own_path
+from gateway.config.sign_in import CALLBACK
 from gateway.observability.lane_log import waiting_in_vain
 from gateway.observability.quarantine import degraded
 from gateway.operate.json_answer import encoded_answer, json_answer
+from gateway.operate.oidc.route import BEGIN, begin, finish, has_sign_in
 from gateway.operate.openapi.document import gateway_openapi
 from gateway.operate.operation import Method, Opened
 from gateway.operate.parts import PARTS
@@ -32,8 +34,6 @@ from gateway.operate.site.view import FormFault, form_fields
 from gateway.operate.tap import tap
 from spool.record import AI_TELEMETRY
 
-OWN_PATH: Final = re.compile(r"/(?![/\\])[\w./?&=%+-]*", re.ASCII)
-"""Of this listener: a browser reads `//` as the start of another one's name."""
 LINK_ROLES: Final = {"operator": Role.OPERATOR, "viewer": Role.VIEWER}
 
 
@@ -70,13 +70,17 @@ async def login(request: web.Request) -> web.Response:
     """
     code = request.query.get("once")
     if code is None:
-        return login_page("Log in with a token of this gateway.", HTTPStatus.OK)
+        then = own_path(request.query.get("then", "/"))
+        message = "Log in with a token of this gateway."
+        return login_page(message, HTTPStatus.OK, then=then, has_sign_in=has_sign_in(request))
     access = request.app[PARTS].access
     if request.method == "HEAD" and access.opens_session(code):  # a chat's preview must not use the link up
         return redirect("/")
     session = access.session_for_code(code)
     if session is None:
-        return login_page("This link was already used or has expired.", HTTPStatus.UNAUTHORIZED)
+        return login_page(
+            "This link was already used or has expired.", HTTPStatus.UNAUTHORIZED, has_sign_in=has_sign_in(request)
+        )
     return session_opened(request, session, "/")
 
 
@@ -89,13 +93,8 @@ async def login_with_token(request: web.Request) -> web.Response:
     session = request.app[PARTS].access.session_for_token(fields.get("token", ""))
     if session is None:
         message = "That is no token of this gateway: it is the text of admin-token or viewer-token."
-        return login_page(message, HTTPStatus.UNAUTHORIZED, then=then, is_fault=True)
+        return login_page(message, HTTPStatus.UNAUTHORIZED, then=then, is_fault=True, has_sign_in=has_sign_in(request))
     return session_opened(request, session, then)
-
-
-def own_path(path: str) -> str:
-    """*path* where it is one of this listener, else that of the overview."""
-    return path if OWN_PATH.fullmatch(path) else "/"
 
 
 async def logout(request: web.Request) -> web.Response:
@@ -152,6 +151,8 @@ PAGES: Final = (
     PageRoute("GET", "/metrics", metrics, Role.METRICS, "loopback"),
     PageRoute("GET", "/login", login, Role.METRICS, "everywhere"),
     PageRoute("POST", "/login", login_with_token, Role.METRICS, "everywhere"),
+    PageRoute("GET", BEGIN, begin, Role.METRICS, "everywhere"),
+    PageRoute("GET", CALLBACK, finish, Role.METRICS, "everywhere"),
     PageRoute("GET", ASSETS_ROUTE, serve_asset, Role.METRICS, "everywhere"),
     PageRoute("GET", "/live", live, Role.VIEWER),
     PageRoute("GET", "/usage.csv", file_handler("csv"), Role.VIEWER, honours_limits=True),

@@ -41,7 +41,9 @@ CODE_LIFE_S = 600.0
 SESSION_LIFE_S = 12 * 3600.0
 
 MAX_ENTRIES = 256
-"""Codes, and sessions, that are alive at once; the oldest go first."""
+"""Codes that are alive at once; the oldest go first."""
+MAX_SESSIONS: Final = 10_000
+"""The same of sessions."""
 
 MAX_FLASHES: Final = 4
 MAX_FLASH_CHARS: Final = 500
@@ -93,23 +95,35 @@ class Issued:
     role: Role
     token_id: str | None = None
     """Of the viewer's token that opened the session, which ends with the token."""
+    held: Credential | None = None
+    """Of a person who signed in elsewhere."""
     flashes: deque[Flash] = field(default_factory=lambda: deque(maxlen=MAX_FLASHES))
 
 
 class Expiring:
     """Secrets with an end and a role, kept as hashes."""
 
-    def __init__(self, life_s: float, now_s: Callable[[], float], random_bytes: RandomBytes) -> None:
+    def __init__(
+        self, life_s: float, now_s: Callable[[], float], random_bytes: RandomBytes, most: int = MAX_ENTRIES
+    ) -> None:
         self._life_s = life_s
+        self._most = most
         self._now_s = now_s
         self._random_bytes = random_bytes
         self._issued: dict[bytes, Issued] = {}
 
-    def issue(self, role: Role = Role.OPERATOR, token_id: str | None = None) -> str:
-        while len(self._issued) >= MAX_ENTRIES:
+    def issue(
+        self,
+        role: Role = Role.OPERATOR,
+        token_id: str | None = None,
+        held: Credential | None = None,
+        life_s: float | None = None,
+    ) -> str:
+        while len(self._issued) >= self._most:
             del self._issued[next(iter(self._issued))]
         secret = fresh(self._random_bytes)
-        self._issued[hashed(secret)] = Issued(self._now_s() + self._life_s, role, token_id)
+        ends_s = self._now_s() + (self._life_s if life_s is None else life_s)
+        self._issued[hashed(secret)] = Issued(ends_s, role, token_id, held)
         return secret
 
     def find(self, secret: str) -> Issued | None:
@@ -140,7 +154,7 @@ class AdminAccess:
         self._tokens = {role: hashed(secret.reveal()) for role, secret in (further or {}).items()}
         self._tokens[Role.OPERATOR] = hashed(token.reveal())
         self._codes = Expiring(CODE_LIFE_S, now_s, random_bytes)
-        self._sessions = Expiring(SESSION_LIFE_S, now_s, random_bytes)
+        self._sessions = Expiring(SESSION_LIFE_S, now_s, random_bytes, MAX_SESSIONS)
 
     def login_path(self, role: Role = Role.OPERATOR) -> str:
         """`/login?once=…`: opens one session, once."""
@@ -161,6 +175,10 @@ class AdminAccess:
             return self._sessions.issue(Role.VIEWER, viewer.token_id)
         return self._sessions.issue(role) if role in PAGE_ROLES else None
 
+    def session_for(self, held: Credential, life_s: float) -> str:
+        """Of a person who signed in elsewhere."""
+        return self._sessions.issue(held.role, held=held, life_s=life_s)
+
     def end(self, request: web.BaseRequest) -> None:
         self._sessions.use_up(request.cookies.get(COOKIE, ""))
 
@@ -180,7 +198,9 @@ class AdminAccess:
         session = self._session_of(request)
         if session is None or not (request.method in SAFE_METHODS or is_same_origin(request)):
             return None
-        return Credential(session.role) if session.token_id is None else self._of_viewer(session.token_id)
+        if session.token_id is not None:
+            return self._of_viewer(session.token_id)
+        return session.held or Credential(session.role)
 
     def _of_token(self, text: str) -> Credential | None:
         role = self._role_of_token(text)
@@ -232,10 +252,11 @@ def open_access(
     return AdminAccess(tokens[Role.OPERATOR], time.monotonic, os.urandom, tokens, viewers)
 
 
-def set_cookie(response: web.StreamResponse, session: str, *, over_tls: bool) -> None:
+def set_cookie(response: web.StreamResponse, session: str, *, over_tls: bool, life_s: float = SESSION_LIFE_S) -> None:
     """*over_tls*: browsers then send it over TLS alone."""
-    life_s = int(SESSION_LIFE_S)
-    response.set_cookie(COOKIE, session, max_age=life_s, path="/", httponly=True, samesite="Strict", secure=over_tls)
+    response.set_cookie(
+        COOKIE, session, max_age=int(life_s), path="/", httponly=True, samesite="Strict", secure=over_tls
+    )
 
 
 def is_same_origin(request: web.BaseRequest) -> bool:

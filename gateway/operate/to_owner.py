@@ -3,6 +3,7 @@ the owner, which has the page and the API.
 """
 
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from http import HTTPStatus
 from typing import Final
 
@@ -26,6 +27,7 @@ from gateway.operate.site.assets import ROUTE as ASSETS_ROUTE
 from gateway.operate.site.assets import is_asset, serve_asset
 from gateway.operate.site.shell import error_page, wants_html
 from gateway.serve.answers import answer_for, kind_of
+from gateway.serve.authenticator import is_loopback_host
 from gateway.serve.http.to_owner import RETRY_AFTER_S, OwnerClient, end_to_end, no_owner
 from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
@@ -93,9 +95,10 @@ def member_app(
     passing: Passing,
     *,
     loopback: bool,
+    host_names: AbstractSet[str] = frozenset(),
 ) -> web.Application:
-    """*not_ready*: why this gateway cannot keep data now; None where it can. *loopback*: as
-    `admin_app` has it.
+    """*not_ready*: why this gateway cannot keep data now; None where it can. *loopback*,
+    *host_names*: as `admin_app` has them.
     """
 
     async def readyz(request: web.Request) -> web.Response:
@@ -105,7 +108,8 @@ def member_app(
         return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def metrics(request: web.Request) -> web.Response:
-        if not loopback and access.role_of(request) is None:
+        is_open = loopback and all(map(is_loopback_host, request.headers.getall("Host", ("",))))
+        if not is_open and access.role_of(request) is None:
             raise Unauthenticated("a token is needed, in the Authorization header")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
@@ -119,7 +123,7 @@ def member_app(
         """A page that says why the owner does not answer needs them too."""
         return await (serve_asset if is_asset(request.path) else from_owner)(request)
 
-    app = web.Application(middlewares=[_answering, host_guard(loopback=loopback, host_names=frozenset())])
+    app = web.Application(middlewares=[_answering, host_guard(loopback=loopback, host_names=host_names)])
     app.add_routes(
         [
             web.get("/healthz", healthz),

@@ -90,6 +90,8 @@ def test_every_option_is_documented() -> None:
         "operators",
         "operator_identity.trusted_proxies",
         "sign_in.roles",
+        "sign_in.host_names",
+        "sign_in.oidc.scopes",
         "unit_cost.dimensions",
         "budgets.webhooks",
         "telemetry.headers",

@@ -55,7 +55,9 @@ async def _bound_admin(
     is_loopback = address is None or address.is_loopback
     groups_header = None if config.sign_in is None else config.sign_in.groups_header
     passing = Passing(config.operator_identity, RelayedPerson(secret_of(config.data_dir)), groups_header)
-    app = member_app(owner, access, registry_of(parts, owning), parts.not_ready, passing, loopback=is_loopback)
+    hosts = frozenset[str]() if config.sign_in is None else config.sign_in.hosts
+    registry = registry_of(parts, owning)
+    app = member_app(owner, access, registry, parts.not_ready, passing, loopback=is_loopback, host_names=hosts)
     at = await bind(closing, "listen.admin", app, address, None, OWNER_ONLY, build.context_of("admin"))
     if at is not None:
         files = build.tls["admin"].files if "admin" in build.tls else None

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -75,9 +76,14 @@ def navigation(views: Sequence[View], role: Role, *, is_limited: bool = False) -
     ]
 
 
-def login_page(message: str, status: int, *, then: str = "/", is_fault: bool = False) -> web.Response:
-    """Asks for a token; *then* is the path that follows."""
-    context = {"title": "Log in", "message": message, "then": then, "is_fault": is_fault}
+def login_page(
+    message: str, status: int, *, then: str = "/", is_fault: bool = False, has_sign_in: bool = False
+) -> web.Response:
+    """Asks for a token; *then* is the path that follows. *has_sign_in*: an identity provider is
+    configured.
+    """
+    sign_in = f"/login/oidc?{urlencode({'then': then})}" if has_sign_in else ""
+    context = {"title": "Log in", "message": message, "then": then, "is_fault": is_fault, "sign_in": sign_in}
     return html(render("login.html", context), status)
 
 

@@ -720,6 +720,13 @@ def test_a_billing_connection_that_cannot_be_is_a_fault(tmp_path: Path, text: st
     assert any(words in fault for fault in faults(tmp_path, text))
 
 
+OIDC = {
+    "issuer": "https://id.example.com",
+    "client_id": "gateway",
+    "redirect_uri": "https://gateway.example.com/login/callback",
+}
+
+
 def test_operators_are_e_mails_alone_or_with_a_role() -> None:
     config = Config.model_validate({"operators": ["ops@example.com", {"email": "r@example.com", "role": "viewer"}]})
     assert [(each.email, each.role) for each in config.operators] == [
@@ -738,6 +745,11 @@ def test_operators_are_e_mails_alone_or_with_a_role() -> None:
         ({"operator_identity": {"header": "X-Email"}}, "each needs the other"),
         ({"sign_in": {"groups_header": "X-Groups"}}, "roles: at least one is needed"),
         ({"sign_in": {"groups_header": "X-Groups", "roles": [{"group": "a"}]}}, "operator_identity.header"),
+        ({"sign_in": {"oidc": OIDC}}, "roles: at least one is needed"),
+        ({"sign_in": {"oidc": {**OIDC, "issuer": "http://id.example.com"}}}, "an https URL is needed"),
+        ({"sign_in": {"oidc": {**OIDC, "redirect_uri": "https://g.example.com/"}}}, "/login/callback is needed"),
+        ({"sign_in": {"oidc": {**OIDC, "scopes": ["email"]}}}, "openid has to be among them"),
+        ({"sign_in": {"oidc": {**OIDC, "session": "1d"}}}, "less than or equal to"),
         ({"sign_in": {"roles": [{"role": "viewer"}]}}, "one of group and email is needed"),
         ({"sign_in": {"roles": [{"group": "a", "role": "operator", "limits": {"team": ["x"]}}]}}, "sees everything"),
         ({"sign_in": {"roles": [{"group": "a", "limits": {"user": ["x"]}}]}}, "team, project or a tag is needed"),

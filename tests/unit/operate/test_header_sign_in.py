@@ -92,14 +92,14 @@ def test_the_first_rule_that_fits_counts() -> None:
         ("BOSS@example.com", [], "operator", ()),
         ("bo@example.com", ["everyone"], "viewer", ()),
     ):
-        assert RULES.of(person, groups) == SignedIn(person, role, reach)  # type: ignore[arg-type]  # roles
+        assert RULES.of(person, groups, email=person) == SignedIn(person, role, reach)  # type: ignore[arg-type]  # roles
     for person, groups in (
         ("bo@example.com", []),
         ("finops", []),
         ("bo@example.com", ["Everyone", "boss@example.com"]),
     ):
         with pytest.raises(Forbidden, match=r"sign_in\.roles"):
-            RULES.of(person, groups)
+            RULES.of(person, groups, email=person)
 
 
 async def test_a_person_of_a_group_is_admitted_without_a_token_as_what_the_group_is(rig: Rig) -> None:
