@@ -89,7 +89,7 @@ class CellTorture:
             "secret": f"${{file:{folder.parent / 'cell-secret'}}}",
         }
         upstream = self.service.upstream(self.service.port, UNIT_COST_SCOPES)
-        config = {"upstream": upstream, "store": store}
+        config = {"upstream": upstream, "store": store, "devices": {"heartbeat_interval": "5s"}}
         return TorturedGateway(folder, network, self._other, config, settle="500ms")
 
     def _intake_url(self) -> str | None:
@@ -312,7 +312,7 @@ def is_ready(gateway: TorturedGateway) -> bool:
 async def torture(folder: Path, minutes: float, seed: int, other: Release | None) -> dict[str, Any]:
     binaries = programs()
     assert binaries is not None, "needs Postgres: apt install postgresql"
-    cluster, service = Cluster(folder, binaries), ServiceProcess(folder)
+    cluster, service = Cluster(folder, binaries), ServiceProcess(folder, is_brisk=True)
     await cluster.start()
     await asyncio.to_thread(service.start)
     open_ones = AsyncExitStack()
