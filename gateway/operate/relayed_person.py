@@ -19,6 +19,8 @@ from gateway.access.pepper import load_pepper
 
 HEADER: Final = "Telemetry-Gateway-Person"
 _SUBJECT: Final = b"person of a request that is passed on\0"
+_LIST: Final = "["
+"""Begins a person with groups, as JSON."""
 
 
 def secret_of(data_dir: Path) -> bytes:
@@ -32,8 +34,10 @@ class RelayedPerson:
         self._secret = secret
 
     def stated(self, person: str, groups: Sequence[str] = ()) -> str:
-        """The value of the header; with *groups* they are behind the person."""
-        text = json.dumps([person, *groups]) if groups else person
+        """The value of the header; with *groups* they are behind the person. A name that could be
+        read as such a list is in one: whoever chooses a name chooses no groups.
+        """
+        text = json.dumps([person, *groups]) if groups or person.startswith(_LIST) else person
         return f"{b64encode(text.encode()).decode()}.{self._proof(text)}"
 
     def identity(self, request: web.Request) -> str | None:
@@ -54,7 +58,7 @@ class RelayedPerson:
             return ()
         if not hmac.compare_digest(proof.encode(errors="replace"), self._proof(text).encode()):
             return ()
-        return tuple(json.loads(text)) if text.startswith("[") else (text,)
+        return tuple(json.loads(text)) if text.startswith(_LIST) else (text,)
 
     def _proof(self, text: str) -> str:
         return hmac.digest(self._secret, _SUBJECT + text.encode(), "sha256").hex()

@@ -133,6 +133,14 @@ async def test_the_owner_believes_only_gateways_of_the_cell() -> None:
         assert PERSON.identity(request) == person
 
 
+@pytest.mark.parametrize("person", ['["ops@example.com", "admins"]', '["ops@example.com"]', "[ops", "["])
+@pytest.mark.parametrize("groups", [(), ("readers",)])
+def test_nobody_is_somebody_else_or_in_a_group_by_the_name_that_they_have(person: str, groups: tuple[str, ...]) -> None:
+    request: Any = SimpleNamespace(headers={HEADER: PERSON.stated(person, groups)})
+    assert PERSON.identity(request) == person
+    assert PERSON.groups(request) == groups
+
+
 async def test_a_whole_url_names_no_other_server(edge: Edge) -> None:
     """Neither in the line of a request, as of a proxy, nor as the target of CONNECT."""
     asked: list[bytes] = []
