@@ -7,8 +7,10 @@ from typing import Any, Final
 from gateway.common.contract.scopes import ENROLL_SCOPE, HEARTBEAT_SCOPE, INGEST_SCOPE
 from gateway.common.plural import plural
 from gateway.common.printable import harmless
+from gateway.operate import budgets, insights
 from gateway.operate.edges import edges_in
 from gateway.operate.findings.finding import Finding, Step
+from gateway.operate.openapi.senders_port import senders_part
 
 MAX_REFUSALS: Final = 5
 RECENT_MS: Final = 3_600_000
@@ -116,9 +118,10 @@ def scopes_at(route: str) -> list[str]:
     """Those that requests at a *route* of senders need; to enrol by a heartbeat also needs
     `ENROLL_SCOPE`.
     """
-    from gateway.operate.openapi.document import gateway_document  # noqa: PLC0415 - a tenth of a second, rarely needed
-
-    described = gateway_document()["paths"].get(route, {})
+    shared = [each.scope for each in (insights.LIST, budgets.STATE) if each.path == route and each.scope]
+    if shared:
+        return shared
+    described = senders_part()["paths"].get(route, {})
     found = {each["x-scope"] for each in described.values() if isinstance(each, dict) and "x-scope" in each}
     if not described:  # of gRPC
         return [INGEST_SCOPE]

@@ -22,12 +22,10 @@ from gateway.common.lists.openapi.types import component_schemas
 from gateway.operate import budgets, insights
 from gateway.operate.keys import OpenSenderJson
 from gateway.operate.openapi.operations import answer_schemas, operation_paths
-from gateway.operate.openapi.sender_paths import EVENT_CONTENT, sender_paths
+from gateway.operate.openapi.senders_port import senders_part
 from gateway.operate.openapi.site import site_paths
-from gateway.operate.openapi.sources import forwarded_otlp_paths, source_paths
 from gateway.operate.registry import OPERATIONS
 from gateway.operate.site.registry import ACTIONS, VIEWS
-from gateway.products.catalogue import SOURCES
 
 TEXT = """The senders' port and the admin port.
 
@@ -56,12 +54,7 @@ BODY_ANSWERS: Json = {
 @cache
 def gateway_document() -> Json:
     """The OpenAPI 3.1 document of both listeners, as plain JSON types."""
-    senders = read_folder("gateway.operate.openapi", "senders")
-    answers = senders.pop("x-answers")
-    senders["paths"] = sender_paths()
-    senders["paths"]["/v1/events"]["post"]["requestBody"]["content"] |= EVENT_CONTENT
-    senders["paths"] |= source_paths(tuple(SOURCES.values()), answers, senders["paths"])
-    senders["paths"] |= forwarded_otlp_paths(senders["paths"])
+    senders = senders_part()
     admin = read_folder("gateway.operate.openapi", "admin")
     admin["paths"] |= operation_paths(OPERATIONS) | site_paths(VIEWS, ACTIONS)
     # Served to keys on the senders' port too: `gateway.serve.http.forwarded`.
