@@ -40,6 +40,7 @@ from gateway.common.contract.reach import (
     reach_of,
 )
 from gateway.common.contract.scopes import Fixed, Grant, Managed, scope_name, use_case_name
+from gateway.common.contract.tags import NAME, PREFIX
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -90,7 +91,7 @@ def _limits(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _seen(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not all(map(is_limiting, given)):
-        raise InvalidKey(f"limits: an object of {' and '.join(NAMED)} is needed")
+        raise InvalidKey(f"limits: an object of {_SEEN_NAMES} is needed")
     if faults := reach_faults(given, "limits"):
         raise InvalidKey("; ".join(faults))
     return given
@@ -101,7 +102,8 @@ def _rates(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _RATES = tuple(NO_LIMITS.as_json())
-_LIMIT_NAMES = f"{', '.join((*_RATES, *NAMED[:-1]))} and {NAMED[-1]}"
+_SEEN_NAMES = f"{', '.join(NAMED)} and tags such as {PREFIX}feature"
+_LIMIT_NAMES = f"{', '.join(_RATES)}, {_SEEN_NAMES}"
 
 
 _TEXT = "a text"
@@ -109,6 +111,7 @@ _NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
 _LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
 _LABELS = {"type": ["object", "null"], "maxProperties": MAX_LABELS, "additionalProperties": _LABEL}
 _LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
+_TAG = f"^{PREFIX}{NAME}$"
 _SEEN = {
     "type": ["array", "null"],
     "minItems": 1,
@@ -120,6 +123,7 @@ _LIMITS = {
     "type": ["object", "null"],
     "additionalProperties": False,
     "properties": {**dict.fromkeys(_RATES, _LIMIT), **dict.fromkeys(NAMED, _SEEN)},
+    "patternProperties": {_TAG: _SEEN},
 }
 
 Name = Annotated[
@@ -149,9 +153,14 @@ SeenLimits = Annotated[
     dict[str, list[str]] | None,
     _by(_seen),
     WithJsonSchema(
-        {"type": ["object", "null"], "additionalProperties": False, "properties": dict.fromkeys(NAMED, _SEEN)}
+        {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "properties": dict.fromkeys(NAMED, _SEEN),
+            "patternProperties": {_TAG: _SEEN},
+        }
     ),
-    Field(description=f"an object of {' and '.join(NAMED)}, each a list of names,"),
+    Field(description=f"an object of {_SEEN_NAMES}, each a list of names,"),
 ]
 """What a viewer's token sees; null for everything."""
 Person = Annotated[str | None, _by(valid_person), Field(description="an e-mail or a name of who asks, as text,")]

@@ -17,6 +17,7 @@ from gateway.cli.printing import plain, print_table
 from gateway.cli.requests import KEYS, SERVICE_KEYS, ask
 from gateway.common.contract.reach import NAMED, is_limiting, reach_of, reach_text
 from gateway.common.contract.scopes import CATALOGUE, OPENS_NOTHING_TEXT, USE_CASES, quoted, scope_name, use_case_name
+from gateway.common.contract.tags import PREFIX
 from gateway.common.lists.conventions import MAX_LIMIT
 from gateway.common.plural import plural
 from gateway.common.suggestions import nearest
@@ -205,11 +206,14 @@ async def id_of(place: KeyPlace, named: str) -> str:
 async def edit_key(place: KeyPlace, named: str, asked: Mapping[str, Any], *, as_json: bool) -> int:
     """Change what is given of a key; the exit code."""
     labels: dict[str, str | None] = {**dict.fromkeys(asked["gone_labels"]), **dict(asked["labels"])}
-    body = {**grant_fields(asked), **limit_fields(asked), **({"labels": labels} if labels else {})}
+    key_id = await id_of(place, named)
+    body: dict[str, Any] = {**grant_fields(asked), **limit_fields(asked), **({"labels": labels} if labels else {})}
+    if asked["sees_all"]:
+        had = (await place.ask(keys.SHOW, key_id))["limits"]
+        body["limits"] = {**dict.fromkeys(filter(is_limiting, had)), **limit_fields(asked).get("limits", {})}
     body |= {name: asked[name] for name in ("name", "description") if asked[name] is not None}
     if not body:
         raise click.UsageError("nothing is changed: see --help for what can be")
-    key_id = await id_of(place, named)
     key = await place.ask(keys.EDIT, key_id, body={**body, "by": person(asked["by"])})
     note_unused(place, key)
     if as_json:
@@ -226,9 +230,16 @@ def grant_fields(asked: Mapping[str, Any]) -> dict[str, list[str]]:
 def limit_fields(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     given = {name: asked[name] for name in LIMITS if asked[name] is not None}
     limits: dict[str, Any] = {name: None if value == NO_LIMIT else value for name, value in given.items()}
-    limits |= dict.fromkeys(NAMED) if asked.get("sees_all") else {}
-    limits |= {name: list(asked[f"seen_{name}"]) for name in NAMED if asked.get(f"seen_{name}")}
+    limits |= seen_fields({name: asked.get(f"seen_{name}", ()) for name in NAMED}, asked.get("seen_tags", ()))
     return {"limits": limits} if limits else {}
+
+
+def seen_fields(named: Mapping[str, Sequence[str]], tags: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """What a key or token sees, as a body has it."""
+    found = {name: list(names) for name, names in named.items() if names}
+    for name, value in tags:
+        found.setdefault(f"{PREFIX}{name}", []).append(value)
+    return found
 
 
 async def turn_key(

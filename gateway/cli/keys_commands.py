@@ -100,15 +100,25 @@ def _limit_options(*, may_go: bool) -> Callable[[Command], Command]:
     return add
 
 
+tag_option = click.option(
+    "--tag",
+    "seen_tags",
+    type=_label,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="It sees the calls with this value of a tag only; may be repeated.",
+)
+
+
 def _seen_options(*, may_go: bool) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for name in reversed(NAMED):
             text = f"It sees the calls and costs of this {name} only; may be repeated."
             command = click.option(f"--{name}", f"seen_{name}", multiple=True, metavar="NAME", help=text)(command)
+        command = tag_option(command)
         if may_go:
-            command = click.option("--sees-all", is_flag=True, help="It is limited to no team or project any more.")(
-                command
-            )
+            text = "It is limited to no team, project or tag any more."
+            command = click.option("--sees-all", is_flag=True, help=text)(command)
         return command
 
     return add

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.groups import Group
+from gateway.cli.keys_commands import tag_option
 from gateway.cli.options import config_of, config_option, data_dir_option, json_option
-from gateway.common.contract.reach import NAMED
 
 if TYPE_CHECKING:
     from gateway.config.model import Config
@@ -41,10 +41,13 @@ def _on_gateway(command: Callable[..., None]) -> Callable[..., None]:
 @_on_gateway
 @click.option("--team", multiple=True, metavar="NAME", help="It sees this team only; may be repeated.")
 @click.option("--project", multiple=True, metavar="NAME", help="It sees this project only; may be repeated.")
+@tag_option
 @click.option("--by", help="Your e-mail, for Created By. [default: user@host]")
 @json_option
 @click.argument("name")
-def create(config: "Config", *, as_json: bool, name: str, by: str | None, **seen: tuple[str, ...]) -> None:
+def create(
+    config: "Config", *, as_json: bool, name: str, by: str | None, seen_tags: Any, **seen: tuple[str, ...]
+) -> None:
     """Make a token and print its secret, once.
 
     The secret is all that is on stdout, unless --json is given.
@@ -54,8 +57,9 @@ def create(config: "Config", *, as_json: bool, name: str, by: str | None, **seen
       telemetry-gateway viewer-tokens create "Checkout leads" --team checkout
     """
     from gateway.cli.asking import ask, person  # noqa: PLC0415 - `--help` needs neither
+    from gateway.cli.keys import seen_fields  # noqa: PLC0415 - the same
 
-    limits = {dimension: list(seen[dimension]) for dimension in NAMED if seen[dimension]}
+    limits = seen_fields(seen, seen_tags)
     body = {"name": name, "by": person(by), **({"limits": limits} if limits else {})}
     made = asyncio.run(ask(config, "createViewerToken", body=body, makes_files=True))
     if as_json:

@@ -21,13 +21,14 @@ from gateway.operate.guard import host_guard
 from gateway.operate.header_sign_in import groups_reader
 from gateway.operate.identity import identity_reader
 from gateway.operate.pages import healthz
+from gateway.operate.parts import KeyGate
 from gateway.operate.relayed_person import HEADER, RelayedPerson
 from gateway.operate.session import SAFE_METHODS, AdminAccess
 from gateway.operate.site.assets import ROUTE as ASSETS_ROUTE
 from gateway.operate.site.assets import is_asset, serve_asset
 from gateway.operate.site.shell import error_page, wants_html
 from gateway.serve.answers import answer_for, kind_of
-from gateway.serve.authenticator import is_loopback_host
+from gateway.serve.authenticator import is_loopback_host, not_divisible
 from gateway.serve.http.to_owner import RETRY_AFTER_S, OwnerClient, end_to_end, no_owner
 from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
@@ -90,6 +91,7 @@ async def passed_on(request: web.Request, owner: OwnerClient, passing: Passing) 
 def member_app(
     owner: OwnerClient,
     access: AdminAccess,
+    gate: KeyGate,
     registry: CollectorRegistry,
     not_ready: Callable[[], Awaitable[str | None]],
     passing: Passing,
@@ -108,8 +110,11 @@ def member_app(
         return web.Response(text=f"not ready: {reason}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def metrics(request: web.Request) -> web.Response:
+        held = access.credential_of(request)
+        if reach := gate.reach_of(request.headers) if held is None else held.reach:
+            raise not_divisible(reach)
         is_open = loopback and all(map(is_loopback_host, request.headers.getall("Host", ("",))))
-        if not is_open and access.role_of(request) is None:
+        if not is_open and held is None:
             raise Unauthenticated("a token is needed, in the Authorization header")
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})

@@ -60,7 +60,7 @@ class CellGateway:
             build = Build(config, stack, Stop(), clock, monotonic_s, open_tls(config, now_ms), None)
             home = await open_home(build, clock)
             build.run(clock.follow(home.shared), "time of the cell")
-            access = open_access(config.data_dir, config.metrics_token)
+            access = open_access(config.data_dir, config.metrics_token, home.keys.viewer_tokens())
             waiting = Waiting()
             owning = Owning(build, home.cell, home.journal, partial(open_owned, home), waiting)
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)

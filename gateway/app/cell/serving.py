@@ -18,6 +18,7 @@ from gateway.operate.parts import PARTS
 from gateway.operate.relayed_person import RelayedPerson, secret_of
 from gateway.operate.session import AdminAccess
 from gateway.operate.to_owner import Passing, member_app
+from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.http.server import make_server
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.serve.listen import OWNER_AND_GROUP, OWNER_ONLY, Closing, bind
@@ -33,7 +34,7 @@ async def bound(
     ports = Ports(
         await bind(closing, "listen.http", make_server(receiver), http, receiver, OWNER_AND_GROUP, tls),
         await _bound_grpc(build, parts, keys, closing),
-        await _bound_admin(build, parts, owning, access, owner, closing),
+        await _bound_admin(build, parts, owning, (access, KeyAuthenticator(keys, divides=True)), owner, closing),
         None,
     )
     receiver.http_at, receiver.grpc_at = port_of(ports.http), port_of(ports.grpc)
@@ -49,7 +50,12 @@ async def _bound_grpc(build: Build, parts: EdgeParts, keys: KeyStore, closing: C
 
 
 async def _bound_admin(
-    build: Build, parts: EdgeParts, owning: Owning, access: AdminAccess, owner: OwnerClient, closing: Closing
+    build: Build,
+    parts: EdgeParts,
+    owning: Owning,
+    admits: tuple[AdminAccess, KeyAuthenticator],
+    owner: OwnerClient,
+    closing: Closing,
 ) -> Address:
     config, address = build.config, build.config.listen.admin
     is_loopback = address is None or address.is_loopback
@@ -57,7 +63,7 @@ async def _bound_admin(
     passing = Passing(config.operator_identity, RelayedPerson(secret_of(config.data_dir)), groups_header)
     hosts = frozenset[str]() if config.sign_in is None else config.sign_in.hosts
     registry = registry_of(parts, owning)
-    app = member_app(owner, access, registry, parts.not_ready, passing, loopback=is_loopback, host_names=hosts)
+    app = member_app(owner, *admits, registry, parts.not_ready, passing, loopback=is_loopback, host_names=hosts)
     at = await bind(closing, "listen.admin", app, address, None, OWNER_ONLY, build.context_of("admin"))
     if at is not None:
         files = build.tls["admin"].files if "admin" in build.tls else None

@@ -97,7 +97,7 @@ async def edit(request: web.Request) -> web.Response:
     form = posted(request)
     typed = typed_of(form)
     had = await ask(request, operations.SHOW, store_of(request), query=())
-    body = {**body_of(form, typed, had["labels"]), **by_in(form)}
+    body = {**body_of(form, typed, had["labels"], had["limits"]), **by_in(form)}
     changed = await change(request, operations.EDIT, store_of(request), body, typed)
     return see(request, path_of(changed), f"“{changed['name']}” is saved.")
 

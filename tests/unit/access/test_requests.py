@@ -112,7 +112,7 @@ def test_every_fault_is_reported_at_once_and_names_its_field() -> None:
         ({"managed": [1]}, "managed: a list of names is needed"),
         (
             {"limits": {"per_day": 1}},
-            "limits: an object of requests_per_minute, bytes_per_minute, team and project is needed",
+            "limits: an object of requests_per_minute, bytes_per_minute, team, project and tags such as tag:feature is needed",
         ),
         (
             {"limits": {"requests_per_minute": True}},

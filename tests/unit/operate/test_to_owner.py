@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from gateway.access.operators import Operators
 from gateway.access.store import KeyStore
+from gateway.common.contract.reach import reach_of
+from gateway.common.contract.scopes import Fixed
 from gateway.config.model import OperatorIdentity
 from gateway.config.values import TcpAddress
 from gateway.operate.keys import KeyRequests
@@ -24,6 +26,7 @@ from gateway.operate.relayed_person import HEADER, RelayedPerson
 from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.operate.to_owner import Passing, member_app
+from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.serve.listen import listen, runner_for
 from tests.unit.operate.test_admin import figures, pages_of
@@ -45,6 +48,7 @@ async def ready() -> None:
 class Edge:
     stack: AsyncExitStack
     client: aiohttp.ClientSession
+    keys: KeyStore
     owner_at: str | None = None
     port: int = 0
 
@@ -58,8 +62,9 @@ class Edge:
         owner = await self.stack.enter_async_context(OwnerClient(lambda: self.owner_at, None))
         running = asyncio.create_task(owner.run())
         self.stack.callback(running.cancel)
-        access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
-        app = member_app(owner, access, CollectorRegistry(), ready, Passing(options, PERSON), loopback=True)
+        access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom, viewers=self.keys.viewer_tokens())
+        gate = KeyAuthenticator(self.keys, divides=True)
+        app = member_app(owner, access, gate, CollectorRegistry(), ready, Passing(options, PERSON), loopback=True)
         self.port = int((await self.listening(app)).rpartition(":")[2])
 
     async def make_key(self, *headers: tuple[str, str]) -> tuple[int, Any]:
@@ -86,7 +91,7 @@ class Edge:
 async def edge(keys: KeyStore) -> AsyncIterator[Edge]:
     """Before an owner that knows two operators."""
     async with AsyncExitStack() as stack:
-        made = Edge(stack, await stack.enter_async_context(aiohttp.ClientSession()))
+        made = Edge(stack, await stack.enter_async_context(aiohttp.ClientSession()), keys)
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
         parts = replace(pages_of(access), operators=OPERATORS, identity=PERSON.identity)
         stores = AdminStores(status=figures, keys=KeyRequests(keys, operators=OPERATORS))
@@ -120,6 +125,18 @@ async def test_a_client_that_names_a_person_itself_is_not_believed(edge: Edge, n
     await edge.begin(TRUSTING_OTHERS)
     status, refused = await edge.make_key((name, PERSON.stated("ops@example.com")))
     assert (status, refused["error"]["message"][:29]) == (400, "by: 'operator' is no operator")
+
+
+async def test_a_limited_credential_gets_no_metrics_of_an_edge(edge: Edge) -> None:
+    """They are of all teams; whoever shows nothing on loopback sees them."""
+    await edge.begin(TRUSTING)
+    seen, by = reach_of({"team": ["checkout"]}), "ops@example.com"
+    token = (await edge.keys.viewer_tokens().create("leads", seen, by=by)).secret.reveal()
+    key = (await edge.keys.create("reader", Fixed(frozenset({"views:read_views"})), by=by, reach=seen)).secret.reveal()
+    for shown, status in ((token, 403), (key, 403), (TOKEN.reveal(), 200), ("", 200)):
+        headers = {"Authorization": shown} if shown else {}
+        async with edge.client.get(f"http://127.0.0.1:{edge.port}/metrics", headers=headers) as answer:
+            assert answer.status == status
 
 
 async def test_the_owner_believes_only_gateways_of_the_cell() -> None:

@@ -46,10 +46,10 @@ def test_a_line_without_a_name_and_a_value_is_a_fault_at_its_field() -> None:
 def test_what_the_form_shows_of_a_key_is_what_it_sends_back() -> None:
     key = {
         "name": "n", "description": "", "scopes": ["billing:read_costs", "views:read_view"],
-        "labels": {"team": "a", "b": "c=d"}, "limits": {"requests_per_minute": 60, "bytes_per_minute": None, "team": ["a", "b c"], "project": None},
+        "labels": {"team": "a", "b": "c=d"}, "limits": {"requests_per_minute": 60, "bytes_per_minute": None, "team": ["a", "b c"], "project": None, "tag:feature": ["x=y", "z"]},
     }  # fmt: skip
     shown = values_of(key)
-    names = ("name", "description", "kind", "labels", "requests_per_minute", "team")
+    names = ("name", "description", "kind", "labels", "requests_per_minute", "team", "tags")
     form = MultiDict({name: shown[name] for name in names})
     form.extend([("scopes", name) for name in shown["chosen"].split()])
     assert typed_of(form) == {**shown, "bytes_per_minute": ""}
