@@ -15,6 +15,7 @@ import orjson
 from aiohttp import web
 
 from gateway.common.contract.errors import Overloaded
+from gateway.common.http.arriving_body import has_left
 from gateway.operate.parts import is_still_admitted
 
 LOOK_S: Final = 2.0
@@ -88,7 +89,7 @@ async def stream(request: web.Request, found: Live) -> web.StreamResponse:
     version = found.version()
     await response.write(f"retry: {RETRY_MS}\n\n".encode())
     written_s = time.monotonic()
-    while not await found.pause() and is_still_admitted(request):
+    while not await found.pause() and not has_left(request) and is_still_admitted(request):
         now = found.version()
         if now != version:
             version, text = now, f"event: change\nid: {now}\ndata: {now}\n\n"
