@@ -18,7 +18,7 @@ from gateway.operate.session import COOKIE, SESSION_LIFE_S, AdminAccess
 from gateway.operate.site import live
 from gateway.operate.site.live import LOOK_S, Live
 from gateway.serve.listen import Listener, listen, runner_for
-from tests.support.polling import HANGS_S
+from tests.support.polling import HANGS_S, until_true
 from tests.unit.operate.test_admin import figures, lane, pages_of
 
 TOKEN = Secret("admin-token-of-the-test")
@@ -104,9 +104,7 @@ async def test_streams_are_bounded_and_leave_their_place(rig: Rig, monkeypatch: 
         async with client.get(rig.url + "/live") as second:
             assert second.status == 503
         first.close()
-        async with asyncio.timeout(HANGS_S):
-            while rig.streams.streams:
-                await asyncio.sleep(0.01)
+        await until_true(lambda: not rig.streams.streams, what="the place of who left")
         async with client.get(rig.url + "/live") as third:
             assert third.status == 200
 
