@@ -22,6 +22,8 @@ from gateway.common.release import release
 from gateway.common.storage.errors import DatabaseUnavailable
 from gateway.common.storage.private_files import read_or_create
 from gateway.config.model import Config, refuse_open_intake
+from gateway.operate.session import open_access
+from gateway.pipeline.assembly import read_secrets
 from gateway.pipeline.journal.form import FORMS
 from gateway.stores.postgres.cell import Itself, PostgresCell
 from gateway.stores.postgres.clock import DatabaseClock
@@ -101,13 +103,16 @@ async def keys_of_cell(config: Config, now_ms: Callable[[], int]) -> AsyncIterat
 
 
 def prepare_files(build: Build) -> None:
-    """The data directory, with the files that are made of `store.secret`. Raises CannotStart,
-    SpoolLocked, OSError.
+    """The data directory, with all files that are compared with those of other gateways. Raises
+    CannotStart, PepperMismatch, SpoolLocked, OSError.
     """
     config = build.config
     make_data_dir(config.data_dir)
     build.stack.callback(DataLock(config.data_dir).close)
     derive(config)
+    load_pepper(config.data_dir / INBOUND.pepper, secrets.token_bytes)
+    open_access(config.data_dir, config.metrics_token)
+    read_secrets(config)
 
 
 def derive(config: Config) -> None:

@@ -1,12 +1,16 @@
 """Gateways of a cell notice that their secrets differ, by digests from which no secret is found."""
 
 import hashlib
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from gateway.app.building import Build, Stop
+from gateway.app.cell.home import prepare_files
 from gateway.app.cell.secrets import FILES, derive_files, differing, digests, missing, refuse_others
 from gateway.common.contract.errors import CannotStart
+from gateway.config.model import Config
 from gateway.stores.postgres.cell import Member
 
 SECRET = "the secret of a cell of the tests, long enough"
@@ -40,6 +44,13 @@ def test_a_token_that_was_made_by_hand_is_not_found_from_its_digest(data_dir: Pa
     assert hashlib.sha256(SHORT).hexdigest() not in noted.values()
     of_another_cell = digests(made(tmp_path / "b", SECRET[::-1]))
     assert not {*noted.values()} & {*of_another_cell.values()}
+
+
+async def test_the_first_start_notes_all_that_others_are_compared_with(tmp_path: Path) -> None:
+    """Also without `store.secret`, where each file is made at that start."""
+    async with AsyncExitStack() as stack:
+        prepare_files(Build(Config(data_dir=tmp_path), stack, Stop(), lambda: 0, lambda: 0.0, {}, None))
+        assert {name.removesuffix(" hmac") for name in digests(tmp_path)} >= set(FILES) - {"user-secret"}
 
 
 def test_a_file_that_differs_is_named(data_dir: Path, tmp_path: Path) -> None:
