@@ -52,8 +52,8 @@ class Cell:
         return str(found[0])
 
     def take_away(self) -> None:
-        """From now on a gateway that is not there owns it, for an hour."""
-        self.change("UPDATE cell SET owner = 'nobody', epoch = epoch + 1, until = now() + interval '1 h'")
+        """From now on a gateway that is not there owns it, for a minute."""
+        self.change("UPDATE cell SET owner = 'nobody', epoch = epoch + 1, until = now() + interval '1 min'")
         wait_until_true(lambda: not any(owns(each) for each in self.gateways), what="an owner that noticed")
 
     def owner(self) -> GatewayProcess:

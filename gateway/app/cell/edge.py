@@ -57,7 +57,14 @@ async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: O
     """Raises CannotStart."""
     config, keys = build.config, home.keys
     senders = NotingSenders(build.now_ms)
-    edge = Edge(home.journal, senders, max_bytes=config.spool.max_bytes, waiting=waiting, form=owning.form)
+    edge = Edge(
+        home.journal,
+        senders,
+        max_bytes=config.spool.max_bytes,
+        waiting=waiting,
+        form=owning.form,
+        unanswered_s=home.cell.unanswered_s,
+    )
     build.stack.push_async_callback(edge.close)
     await edge.measure()
     build.run(edge.run(), "journal")

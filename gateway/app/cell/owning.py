@@ -243,8 +243,8 @@ def member_status(member: Member, owner: Owner) -> CellMember:
         "release": member.release,
         "owns": member.id == owner.member,
         "alive": member.is_alive,
-        "up_s": member.up_s,
-        "silent_s": member.silent_s,
+        "up_s": max(0.0, member.up_s),  # below 0: by a clock that was ahead
+        "silent_s": max(0.0, member.silent_s),
     }
 
 

@@ -62,12 +62,14 @@ class Edge:
         max_bytes: int,
         waiting: Waiting | None = None,
         form: Callable[[], int] = lambda: OLDEST,
+        unanswered_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """*max_bytes*: of the journal, and so of what waits for an owner; *form*: of the rows that
-        all gateways of the cell read now.
+        all gateways of the cell read now; *unanswered_s*: for how long another commit of this
+        gateway has waited, also while no sender comes.
         """
         self._journal, self._senders, self._max_bytes = journal, senders, max_bytes
-        self._waiting, self._form = waiting or Waiting(), form
+        self._waiting, self._form, self._unanswered_s = waiting or Waiting(), form, unanswered_s
         self._room_bytes = max_bytes
         self._gathered: list[_Waiting] = []
         self.waiting_bytes = 0
@@ -225,8 +227,15 @@ class Edge:
     async def _write_notes(self) -> None:
         notes = self._senders.take()
         if notes.sent or notes.refused:
-            form = self._form()
-            await self._journal.keep(form, FORMS[form].write([], notes), 0)
+            overdue = asyncio.get_running_loop().call_later(UNANSWERED_S, self._note_unanswered, ())
+            try:
+                form = self._form()
+                await self._journal.keep(form, FORMS[form].write([], notes), 0)
+                self._note_answered(None)
+            except DatabaseUnavailable as fault:
+                self._note_answered(str(fault))
+            finally:
+                overdue.cancel()
 
     @property
     def journal_bytes(self) -> int:
@@ -241,7 +250,7 @@ class Edge:
     @property
     def fault(self) -> str | None:
         """Why nothing can be kept now; None where all can."""
-        if self._fault is None and self._is_unanswered:
+        if self._fault is None and (self._is_unanswered or self._unanswered_s() >= UNANSWERED_S):
             return f"Postgres has answered no commit for {UNANSWERED_S:g} s: are its standbys there?"
         return self._fault
 

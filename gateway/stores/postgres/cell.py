@@ -6,31 +6,39 @@ for longer than its lease can do no more than send once again what was frozen, u
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from gateway.stores.sql.database import make_tables
 from spool.errors import Fenced
 
+T = TypeVar("T")
+
 FORGET_S: Final = 24 * 3600
 """After which a member that was not seen is forgotten."""
 ALIVE_S: Final = 10
 """A member that was seen within this time is alive."""
+MAX_LEASE_S: Final = 60
+"""By the configuration. One that ends later is of a clock that was ahead, as of the server before a
+failover."""
 
 _TAKE: Final = (
     "UPDATE cell SET epoch = epoch + 1, turn = turn + 1, owner = ?, since = clock_timestamp(),"
     " until = clock_timestamp() + make_interval(secs => ?),"
     " why = CASE WHEN epoch = 0 THEN 'start' WHEN owner IS NULL THEN 'released' ELSE 'expired' END"
-    " WHERE (owner IS NULL OR until < clock_timestamp()) AND moved_to IS NULL AND turn >= ? RETURNING epoch, why"
+    " WHERE (owner IS NULL OR until < clock_timestamp() OR until > clock_timestamp() + make_interval(secs => ?))"
+    " AND moved_to IS NULL AND turn >= ? RETURNING epoch, why"
 )
 _RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?), turn = turn + 1 WHERE epoch = ? AND owner = ?"
 _RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
 _SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? FOR KEY SHARE"
 _OWNER: Final = (
     "SELECT cell.epoch, cell.owner, nullif(cell.why, ''), extract(epoch FROM clock_timestamp() - cell.since)::float8,"
-    " cell.until > clock_timestamp(), member.http, member.admin, (to_jsonb(member) ->> 'bytes_per_s')::float8,"
+    " cell.until > clock_timestamp(), member.http, member.admin,"
+    " CASE WHEN cell.until > clock_timestamp() THEN (to_jsonb(member) ->> 'bytes_per_s')::float8 END,"
     " to_jsonb(cell) ->> 'id', coalesce((to_jsonb(cell) ->> 'turn')::bigint, 0)"
     " FROM cell LEFT JOIN member ON member.id = cell.owner"
 )
@@ -73,7 +81,7 @@ class Owner(NamedTuple):
     """Where it listens for other members; None while it does not yet."""
     admin: str | None
     bytes_per_s: float | None
-    """What it counts of the journal; None while it keeps up."""
+    """What it counts of the journal; None while it keeps up, and once its lease ended."""
     cell_id: str | None
     """Which cell this is; None where a release that does not know made it."""
     turn: int
@@ -99,7 +107,7 @@ class Member(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        return self.silent_s < ALIVE_S
+        return abs(self.silent_s) < ALIVE_S  # below 0: seen by a clock that was ahead
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,22 @@ class PostgresCell:
 
     def __init__(self, database: PostgresDatabase, itself: Itself, lease_s: float) -> None:
         self._database, self._itself, self._lease_s = database, itself, lease_s
+        self._under_way: list[float] = []
+        """When each commit began that is not answered yet."""
+
+    async def _timed(self, change: Callable[[PostgresConnection], T]) -> T:
+        """Of a commit that waits for no other gateway."""
+        began_s = time.monotonic()
+        self._under_way.append(began_s)
+        try:
+            return await self._database.commit(change)
+        finally:
+            self._under_way.remove(began_s)
+
+    def unanswered_s(self) -> float:
+        """For how long a sign of life has waited for its commit, as while the standbys are gone."""
+        now_s = time.monotonic()
+        return now_s - min(self._under_way, default=now_s)
 
     @classmethod
     async def open(cls, database: PostgresDatabase, itself: Itself, lease_s: float) -> "PostgresCell":
@@ -160,14 +184,14 @@ class PostgresCell:
         """Own the cell, where nobody does; None where somebody does, where it was moved, and where
         it is as it was before *seen_turn*.
         """
-        parameters = self._itself.id, self._lease_s, seen_turn
+        parameters = self._itself.id, self._lease_s, MAX_LEASE_S, seen_turn
         row = await self._database.commit(lambda c: c.execute(_TAKE, parameters).fetchone())
         return None if row is None else Taken(*row)
 
     async def renew(self, epoch: int) -> bool:
         """Lengthen the lease of this process; False where another one took the cell."""
         parameters = self._lease_s, epoch, self._itself.id
-        return await self._database.commit(lambda c: c.execute(_RENEW, parameters).rowcount > 0)
+        return await self._timed(lambda c: c.execute(_RENEW, parameters).rowcount > 0)
 
     async def release(self, epoch: int) -> None:
         """Give the cell back, so that another member takes it at once."""
@@ -197,7 +221,7 @@ class PostgresCell:
                 "DELETE FROM member WHERE seen_at < clock_timestamp() - make_interval(secs => ?)", (FORGET_S,)
             )
 
-        await self._database.commit(note)
+        await self._timed(note)
 
     async def own_host(self) -> str:
         """The address by which the database sees this process; loopback where both are on one

@@ -30,7 +30,14 @@ class Rig:
     def __init__(self) -> None:
         self.journal, self.senders = MemoryJournal(), NotingSenders(lambda: 0)
         self.waiting = Waiting()
-        self.edge = Edge(self.journal, self.senders, max_bytes=1 << 20, waiting=self.waiting)
+        self.unanswered_s = 0.0
+        self.edge = Edge(
+            self.journal,
+            self.senders,
+            max_bytes=1 << 20,
+            waiting=self.waiting,
+            unanswered_s=lambda: self.unanswered_s,
+        )
         self.front = Front(self.edge, self.edge, Parser(ParseRules(Prices())), now_ms=lambda: 1_767_607_200_000)
 
     async def put(self, number: int) -> None:
@@ -163,6 +170,26 @@ async def test_senders_are_asked_to_come_again_while_no_commit_is_answered(
     await until_true(lambda: rig.edge.waiting_bytes == 0, what="commits that ended")
     await rig.put(20)
     assert rig.journal.payloads == [1, 1, 1, 1, 1], "what waited for a commit to begin was dropped"
+
+
+async def test_a_gateway_to_which_nobody_sends_notices_that_no_commit_is_answered(rig: Rig) -> None:
+    rig.unanswered_s = edge_module.UNANSWERED_S
+    assert "answered no commit" in (rig.edge.fault or "")
+    with pytest.raises(SpoolError, match="does not take anything now"):
+        rig.edge.admit(1)
+    rig.unanswered_s = 0.0
+    assert rig.edge.fault is None
+
+
+async def test_notes_of_senders_that_are_not_answered_are_noticed_as_well(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_module, "UNANSWERED_S", 0.05)
+    rig.journal.may_commit.clear()
+    rig.senders.refused(None, "litellm", "", "unauthenticated")
+    await until_true(lambda: rig.edge.fault is not None, what="a fault")
+    rig.journal.may_commit.set()
+    await until_true(lambda: rig.edge.fault is None, what="an edge that hears of a commit")
 
 
 async def test_one_commit_that_hangs_refuses_its_own_senders_alone(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """One gateway at a time owns a cell; what another one still writes fails."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gateway.stores.postgres.cell import Itself, PostgresCell
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from spool.errors import Fenced
+from tests.support.polling import until_true
 from tests.support.postgres import needs_postgres, shared_server
 
 pytestmark = needs_postgres
@@ -67,6 +69,51 @@ async def test_a_cell_that_is_as_it_was_before_what_was_seen_is_not_taken(cell: 
     await cell.end_lease()
     assert await cell.second.take(turn + 1) is None
     assert await cell.second.take(turn) is not None
+
+
+async def test_a_lease_of_a_clock_that_was_ahead_keeps_nobody_waiting(cell: Members) -> None:
+    """As after a failover to a server whose clock is minutes behind."""
+    await cell.first.take()
+    await cell.database.commit(lambda c: c.execute("UPDATE cell SET until = clock_timestamp() + interval '5 min'"))
+    assert await cell.second.take() == (2, "expired")
+    assert await cell.first.take() is None, "the lease of a clock that is right is kept"
+
+
+async def test_a_gateway_that_was_seen_by_a_clock_that_was_ahead_is_not_alive(cell: Members) -> None:
+    for each in (cell.first, cell.second):
+        await each.note_itself(None, None)
+    ahead = "UPDATE member SET seen_at = clock_timestamp() + interval '5 min' WHERE id = 'id-a'"
+    await cell.database.commit(lambda c: c.execute(ahead))
+    assert {each.name: each.is_alive for each in await cell.second.members()} == {"a": False, "b": True}
+
+
+async def test_what_an_owner_counted_is_of_no_account_once_its_lease_ended(cell: Members) -> None:
+    await cell.first.take()
+    await cell.first.note_itself("h:1", None, 1000.0)
+    assert (await cell.second.owner()).bytes_per_s == 1000.0
+    await cell.end_lease()
+    assert (await cell.second.owner()).bytes_per_s is None
+
+
+async def test_it_is_known_for_how_long_a_sign_of_life_was_not_answered(cell: Members) -> None:
+    assert cell.first.unanswered_s() == 0
+    is_held, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(connection: PostgresConnection) -> None:
+        connection.execute("LOCK TABLE member")
+        loop.call_soon_threadsafe(is_held.set)
+        may_end.wait(60)
+
+    holding = asyncio.create_task(cell.database.commit(hold))
+    await is_held.wait()
+    noting = asyncio.create_task(cell.first.note_itself(None, None))
+    try:
+        await until_true(lambda: cell.first.unanswered_s() > 0, what="a commit under way")
+    finally:
+        may_end.set()
+    await asyncio.gather(holding, noting)
+    assert cell.first.unanswered_s() == 0
 
 
 async def test_an_owner_that_stops_gives_the_cell_back(cell: Members) -> None:
