@@ -17,7 +17,7 @@ from gateway.common.contract.errors import NotFound
 from gateway.common.contract.intake import Receipt, Sender, TakenTogether
 from gateway.common.suggestions import did_you_mean
 from gateway.serve.answers import ErrorAnswer
-from gateway.serve.authenticator import Headers
+from gateway.serve.authenticator import Authenticator, Headers
 
 POST_ONLY = frozenset({"POST"})
 
@@ -72,6 +72,8 @@ class RequestRoute:
     """(the receiver, request, this route, the parameter or "") -> its
     `gateway.serve.http.http_exchange.HttpExchange`."""
     methods: AbstractSet[str]
+    gate: Authenticator | None = None
+    """Admits in place of the receiver's, and charges no quota; None for that of all routes."""
 
 
 Route = BodyRoute | RequestRoute

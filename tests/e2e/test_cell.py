@@ -170,6 +170,35 @@ def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:
     cell.ask(cell.gateways[1], f"/v2/keys/{made['id']}/disable", "POST", {})
     for gateway in cell.gateways:
         wait_until_true(lambda each=gateway: status(each) == 401, timeout_s=5, what="a key that is refused")  # type: ignore[misc]  # as above
+    check_limited(cell)
+
+
+def check_limited(cell: Cell) -> None:
+    """A limited key and token see their team at every gateway, and a revoked one nothing."""
+    first, second, third = cell.gateways
+    limited = ("--team", "checkout", "--json")
+    scopes = ("--scope", "insights:read_insights", "--scope", "billing:read_costs")
+    key = run_command(first, "keys", "create", "--yes", "--name", "reader", *scopes, *limited).json["secret"]
+    token = run_command(first, "viewer-tokens", "create", "leads", *limited).json
+    asked = [
+        (key, "intake_url", "/v2/insights", 200), (key, "admin_url", "/v2/billing/costs", 200),
+        (key, "admin_url", "/metrics", 403), (token["secret"], "admin_url", "/v2/usage", 200),
+        (token["secret"], "admin_url", "/v2/usage?team=search", 403), (token["secret"], "admin_url", "/v2/devices", 403),
+        (token["secret"], "admin_url", "/metrics", 403),
+    ]  # fmt: skip
+    with httpx.Client(timeout=HANGS_S) as client:
+
+        def status(gateway: GatewayProcess, credential: str, port: str, path: str) -> int:
+            return client.get(getattr(gateway, port) + path, headers={"Authorization": credential}).status_code
+
+        for gateway in (second, third):
+            for credential, port, path, expected in asked:
+                known = lambda: status(gateway, credential, port, path) == expected  # noqa: B023, E731 - used at once
+                wait_until_true(known, timeout_s=1, what=f"{port}{path} is {expected}")
+        assert run_command(second, "viewer-tokens", "revoke", token["id"]).code == 0
+        for gateway in cell.gateways:
+            is_gone = lambda: status(gateway, token["secret"], "admin_url", "/v2/usage") == 401  # noqa: B023, E731 - the same
+            wait_until_true(is_gone, timeout_s=1, what="refused")
 
 
 def new_key(cell: Cell, **limits: int) -> str:

@@ -185,4 +185,4 @@ def reading_route(operation: AnyOperation, store: Any, gate: Authenticator, para
         return json_response(orjson.dumps(answer), HTTPStatus.OK)
 
     begin = partial(ReadingExchange, act=read)
-    return RequestRoute(operation.path, scope, ServiceManner(taken), begin, frozenset({"GET", "HEAD"}))
+    return RequestRoute(operation.path, scope, ServiceManner(taken), begin, frozenset({"GET", "HEAD"}), gate)

@@ -14,7 +14,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.common.contract.scopes import INGEST_SCOPE
+from gateway.common.http.http_connection import note_admitted
 from gateway.serve.answers import TO_COME_AGAIN
+from gateway.serve.authenticator import Authenticator
 from gateway.serve.body import decompressed, read_body
 from gateway.serve.content_encoding import decoder_for
 from gateway.serve.http.http_exchange import HttpExchange
@@ -132,6 +134,14 @@ class OwnerExchange(HttpExchange):
         super().__init__(receiver, request, route, parameter)
         self._owner = owner
 
+    def admit(self) -> None:
+        gate = gate_of(self.route)
+        if gate is None:
+            super().admit()
+            return
+        gate.admit(self.request.headers, self.scope)
+        note_admitted(self.request)
+
     def read_body(self) -> Waits:
         return self._read_body()
 
@@ -164,11 +174,17 @@ class OwnerExchange(HttpExchange):
             self.hold.give_back_quota()
 
 
+def gate_of(route: Route) -> Authenticator | None:
+    return route.gate if isinstance(route, RequestRoute) else None
+
+
 def routes_of_edge(routes: Sequence[Route], owner: OwnerClient) -> list[Route]:
     """*routes* of a gateway, as an edge has them: it takes AI telemetry itself."""
     return [
         route
         if route.scope == INGEST_SCOPE
-        else RequestRoute(route.path, route.scope, route.manner, partial(OwnerExchange, owner), route.methods)
+        else RequestRoute(
+            route.path, route.scope, route.manner, partial(OwnerExchange, owner), route.methods, gate_of(route)
+        )
         for route in routes
     ]
