@@ -170,7 +170,7 @@ def test_the_verdict_leads_to_the_lines_that_price_a_model(
     browser.log_in(gateway).visit("/")
     verdict = browser.find("#verdict")
     assert f"{UNPRICED} has no price; 1 call has no cost." in verdict.text
-    assert "Nothing is lost" in verdict.text
+    assert "Nothing that was accepted is lost" in verdict.text
     browser.press("Price it about prices")
     browser.fill("Input", "cheap").fill("Output", "2").press("Show the lines to add")
     assert browser.find("#input-error").text == "a number such as 2.50 is needed"

@@ -55,7 +55,7 @@ def test_each_finding_says_why_and_what_to_do_and_leads_there(
 ) -> None:
     browser.log_in(gateway)
     verdict = browser.find("#verdict").text
-    assert verdict.startswith("Not well. 3 things to look at. Nothing is lost: ")
+    assert verdict.startswith("Not well. 3 things to look at. Nothing that was accepted is lost: ")
     assert "1 record waits on disk, 1 refused record is kept." in verdict
     assert looks.faults("verdict") == []
     browser.show_as("light", 1280)

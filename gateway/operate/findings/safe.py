@@ -4,16 +4,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.common.plural import plural
+from gateway.observability.metrics import EDGE_OUTCOMES
+from gateway.operate.findings.lanes import adds_up
 from spool.dead_letters import QUARANTINED
 
 
 def safe_text(status: Mapping[str, Any]) -> str:
-    """`Nothing is lost: 120 records wait on disk, 3 refused records are kept.`"""
+    """`Nothing that was accepted is lost: 120 records wait on disk, 3 refused records are kept.`
+
+    What senders were refused is not in it: they were told to send it again.
+    """
+    if not all_add_up(status):
+        return "Whether something is lost is not known: the counts do not add up."
     kept = kept_texts(status)
     rest = f": {', '.join(kept)}" if kept else ""
-    return (
-        f"Nothing is lost{rest}." if not (lost := lost_texts(status)) else f"{', '.join(lost)}. All else is kept{rest}."
-    )
+    lost = lost_texts(status)
+    return f"{', '.join(lost)}. All else is kept{rest}." if lost else f"Nothing that was accepted is lost{rest}."
+
+
+def all_add_up(status: Mapping[str, Any]) -> bool:
+    edge = status["edge"]
+    is_edge_whole = edge["received"] == sum(edge[outcome] for outcome in EDGE_OUTCOMES)
+    return is_edge_whole and all(map(adds_up, status["lanes"].values()))
 
 
 def kept_texts(status: Mapping[str, Any]) -> list[str]:

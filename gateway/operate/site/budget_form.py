@@ -11,9 +11,12 @@ from gateway.usage.budgets.body import DEFAULT_THRESHOLDS
 from gateway.usage.budgets.budget import MEASURES
 from gateway.usage.sums.grains import Dimension
 
-TEXTS: Final = ("name", "amount", "currency", "period", "stop_at", "webhook", *MEASURES)
+TEXTS: Final = ("name", "amount", "currency", "period", "stop_at", *MEASURES)
 NAMES: Final[Mapping[str, str]] = {"thresholds": "actual"}
 """Name in the body -> in the form, where they differ."""
+WEBHOOK: Final = "webhook"
+"""A field that is there only where several are configured; without it a budget keeps its own."""
+NOTHING_CHANGED: Final = "Nothing was changed. See the fields marked below."
 PERCENTS: Final = "whole numbers of percent with commas between, such as 50, 80, 100, are needed"
 MAX_DIGITS: Final = 6
 
@@ -27,7 +30,7 @@ def values_of_new(kept: filter_form.Names, currency: str) -> dict[str, str]:
         "currency": currency,
         "period": "month",
         "stop_at": "",
-        "webhook": "",
+        WEBHOOK: "",
         "filter": filter_form.text_of(kept),
         **percents(given),
     }
@@ -40,7 +43,9 @@ def name_for(kept: Mapping[Dimension, Any]) -> str:
 
 def values_of(budget: Mapping[str, Any]) -> dict[str, str]:
     """What the form holds for *budget*, as the API states it."""
-    texts = {name: "" if budget[name] is None else str(budget[name]) for name in TEXTS if name not in MEASURES}
+    texts = {
+        name: "" if budget[name] is None else str(budget[name]) for name in (*TEXTS, WEBHOOK) if name not in MEASURES
+    }
     return {**texts, "filter": filter_form.text_of(budget["filter"]), **percents(budget["thresholds"])}
 
 
@@ -51,7 +56,8 @@ def percents(thresholds: Any) -> dict[str, str]:
 
 def typed_of(form: MultiMapping[str]) -> dict[str, str]:
     """The same of a form that was sent."""
-    return {**{name: form.get(name, "").strip() for name in TEXTS}, "filter": filter_form.chosen(form)}
+    texts = {name: form.get(name, "").strip() for name in TEXTS}
+    return {**texts, **({WEBHOOK: form[WEBHOOK]} if WEBHOOK in form else {}), "filter": filter_form.chosen(form)}
 
 
 def body_of(typed: Mapping[str, str]) -> dict[str, Any]:
@@ -63,13 +69,21 @@ def body_of(typed: Mapping[str, str]) -> dict[str, Any]:
         "period": typed["period"],
         "filter": filter_form.filter_in(filter(None, typed["filter"].split(filter_form.LINE))),
         "thresholds": [{"of": of, "percent": each} for of in MEASURES for each in percents_in(typed, of)],
-        "stop_at": next(iter(percents_in(typed, "stop_at")), None),
-        "webhook": typed["webhook"] or None,
+        "stop_at": one_percent_in(typed, "stop_at"),
+        **({WEBHOOK: typed[WEBHOOK] or None} if WEBHOOK in typed else {}),
     }
+
+
+def one_percent_in(typed: Mapping[str, str], name: str) -> int | None:
+    """None where it is empty. Raises FormFault."""
+    found = percents_in(typed, name)
+    if len(found) > 1:
+        raise FormFault(NOTHING_CHANGED, {name: "one whole number of percent is needed"}, typed)
+    return found[0] if found else None
 
 
 def percents_in(typed: Mapping[str, str], name: str) -> list[int]:
     texts = [text.strip().removesuffix("%").strip() for text in typed[name].split(",") if text.strip()]
     if not all(text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS for text in texts):
-        raise FormFault("Nothing was changed. See the fields marked below.", {name: PERCENTS}, typed)
+        raise FormFault(NOTHING_CHANGED, {name: PERCENTS}, typed)
     return [int(text) for text in texts]

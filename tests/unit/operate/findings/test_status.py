@@ -99,13 +99,19 @@ def test_a_sender_that_was_refused_is_named_for_an_hour() -> None:
 
 def test_what_is_safe_is_said_and_what_is_lost_is_not_called_safe() -> None:
     kept = {"dead_letters": [{"lane": "a", "reason": "bad", "records": 1}], "lanes": {"a": lane(state="held")}}
-    assert safe_text(well(**kept)) == "Nothing is lost: 3 records wait on disk, 1 refused record is kept."
-    assert safe_text(well(lanes={"a": lane(pending=0)})) == "Nothing is lost."
-    lost = well(lanes={"a": lane(expired=1)}, resends={"a": {"dead_letters": {"expired": 2, "dropped": 4}}})
+    assert (
+        safe_text(well(**kept))
+        == "Nothing that was accepted is lost: 3 records wait on disk, 1 refused record is kept."
+    )
+    assert safe_text(well(lanes={"a": lane(pending=0, delivered=7)})) == "Nothing that was accepted is lost."
+    lost = well(
+        lanes={"a": lane(delivered=3, expired=1)}, resends={"a": {"dead_letters": {"expired": 2, "dropped": 4}}}
+    )
     assert safe_text(lost) == (
         "1 record was given up for their age (spool.max_age), 2 refused records expired (spool.keep_dead_letters)."
         " All else is kept: 3 records wait on disk."
     )
+    assert "not known" in safe_text(well(lanes={"a": lane(delivered=3)})), "the counts do not add up"
     unknown = well(quarantine={"salvages": 1, "records": None}, lanes={})
     assert (
         safe_text(unknown)
@@ -119,4 +125,4 @@ def test_a_viewer_is_shown_no_button_that_is_refused_to_it() -> None:
         html = shown(overview.VIEW, {**overview_of(status), "can_change": role_shown})
         assert ('href="/keys/new"' in html) is role_shown
         assert "<code>telemetry-gateway keys create</code>" in html
-        assert "Nothing is lost: 3 records wait on disk." in text_of(html)
+        assert "Nothing that was accepted is lost: 3 records wait on disk." in text_of(html)
