@@ -110,6 +110,7 @@ def admin_of(
         rounds=watching.rounds,
         budgets=watching.budgets,
         views=watching.views,
+        allocation=watching.allocation,
         spool=stores.spool,
         spool_files=NoFiles() if stores.files is None else stores.files.spool,
         lanes=delivering.delivery.lanes,
@@ -166,7 +167,7 @@ def user_forgetter(build: Build, stores: Stores, delivering: Delivering, watchin
     service = delivering.delivery.service
     delivered = None if service is None else partial(forget_users, service.database)
     secret_file = build.config.data_dir / USER_SECRET_FILE
-    named_in = (watching.budgets.forget_users, watching.views.forget_users)
+    named_in = (watching.budgets.forget_users, watching.views.forget_users, watching.allocation.forget_users)
     return UserForgetter(stores.spool.operator(), watching.usage, secret_file, delivered, named_in)
 
 

@@ -16,6 +16,7 @@ from gateway.observability.metrics import CellStatus
 from gateway.operate.archive.staging import remove_left
 from gateway.pipeline.assembly import spool_settings
 from gateway.pipeline.learnt_bases import KeptLearntBases
+from gateway.stores.sql.allocation import open_allocation
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
@@ -26,6 +27,7 @@ from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import open_control, open_keys
+from gateway.usage.allocation.home import AllocationHome
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -49,6 +51,7 @@ class Homes:
     budgets: BudgetHome
     insights: InsightHome
     views: Views
+    allocation: AllocationHome
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +145,6 @@ async def stores_in(
         await open_budgets(database),
         await open_insights(database),
         await SqlViews.open(database, now_ms=build.now_ms),
+        await open_allocation(database),
     )
     return Stores(spool, files, homes, instance_id, *priced, keys, devices, senders, bases, sums, follower, cell)

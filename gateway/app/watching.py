@@ -14,6 +14,7 @@ from gateway.observability.status import StatusReport
 from gateway.pipeline.delivery.assembly import start_billing
 from gateway.pipeline.delivery.webhooks import webhooks_of
 from gateway.serve.receiver import Receiver
+from gateway.usage.allocation.book import Allocations
 from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
@@ -28,6 +29,7 @@ class Watching:
     usage: UsageQueries
     budgets: Budgets
     views: Views
+    allocation: Allocations
     rounds: Rounds
     billing: BillingLane | None
     """None where no billing connection is configured."""
@@ -38,6 +40,8 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     config, homes, spool, now_ms = build.config, stores.homes, stores.spool, build.now_ms
     follower = stores.follower
     usage = UsageQueries(stores.sums, now_ms=now_ms, follower=follower, tags=tuple(config.tags))
+    allocation = await Allocations.open(homes.allocation, now_ms)
+    usage.allocation = allocation.current
     billing = await start_billing(
         config, build.stack, delivering.delivery.lanes, homes.billing, usage, spool.gateway_id, now_ms
     )
@@ -73,7 +77,7 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")
     build.run(budgets.run(), "budgets")
-    return Watching(status, usage, budgets, homes.views, rounds, billing)
+    return Watching(status, usage, budgets, homes.views, allocation, rounds, billing)
 
 
 def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billing: BillingLane | None) -> StatusReport:

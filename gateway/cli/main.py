@@ -35,6 +35,7 @@ COMMANDS = Commands(
         "usage": "gateway.cli.usage_commands:usage",
         "budgets": "gateway.cli.budgets:budgets",
         "views": "gateway.cli.views:views",
+        "allocation": "gateway.cli.allocation:allocation",
         "export": "gateway.cli.usage_commands:export",
         "billing": "gateway.cli.billing:billing",
         "store": "gateway.cli.store:store",

@@ -27,7 +27,8 @@ from gateway.fleet.devices.offline import OfflineDevices
 from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_users
-from gateway.operate import billing, budgets, devices, keys, senders, viewer_tokens, views
+from gateway.operate import allocation, billing, budgets, devices, keys, senders, viewer_tokens, views
+from gateway.operate.allocation import AllocationRequests
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
 from gateway.operate.devices import Devices
@@ -39,6 +40,7 @@ from gateway.operate.spool_files import StatusSource
 from gateway.pipeline.assembly import USER_SECRET_FILE
 from gateway.pipeline.delivery.assembly import billing_settings
 from gateway.pipeline.delivery.webhooks import webhooks_of
+from gateway.stores.sql.allocation import open_allocation
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
@@ -47,6 +49,7 @@ from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import offline_keys
+from gateway.usage.allocation.book import Allocations
 from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
@@ -147,7 +150,23 @@ async def _backup(config: Config) -> AsyncIterator[BackupSource]:
 @asynccontextmanager
 async def _usage(config: Config) -> AsyncIterator[UsageQueries]:
     async with _control(config) as database:
-        yield UsageQueries(await SqlSums.open(database), now_ms=wall_ms, tags=tuple(config.tags))
+        yield await _queries(config, database)
+
+
+async def _queries(config: Config, database: Database) -> UsageQueries:
+    queries = UsageQueries(await SqlSums.open(database), now_ms=wall_ms, tags=tuple(config.tags))
+    queries.allocation = (await _allocations(database)).current
+    return queries
+
+
+async def _allocations(database: Database) -> Allocations:
+    return await Allocations.open(await open_allocation(database), wall_ms)
+
+
+@asynccontextmanager
+async def _allocation(config: Config) -> AsyncIterator[AllocationRequests]:
+    async with _control(config) as database:
+        yield AllocationRequests(await _allocations(database), await _queries(config, database))
 
 
 @asynccontextmanager
@@ -202,10 +221,10 @@ async def _users(config: Config) -> AsyncIterator[UserForgetter]:
         try:
             sums = await SqlSums.open(database)
             budgets = await Budgets.open(await open_budgets(database), sums, now_ms=wall_ms, webhooks={})
-            views = await SqlViews.open(database, now_ms=wall_ms)
+            views, rules = await SqlViews.open(database, now_ms=wall_ms), await _allocations(database)
             queries = UsageQueries(sums, now_ms=wall_ms)
             async with _delivered(data_dir) as service:
-                named_in = budgets.forget_users, views.forget_users
+                named_in = budgets.forget_users, views.forget_users, rules.forget_users
                 yield UserForgetter(letters, queries, data_dir / USER_SECRET_FILE, service, named_in)
         finally:
             await database.close()
@@ -222,6 +241,7 @@ LANES: Final = Subject("spool", DATABASE, _lanes)
 BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 
 BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
+ALLOCATION: Final = Subject("usage", INBOUND.database, _allocation)
 VIEWS: Final = Subject("views", INBOUND.database, _views)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
 BILLING: Final = Subject("usage", INBOUND.database, _billing)
@@ -238,6 +258,7 @@ OPERATIONS: Final[Mapping[str, tuple[Subject[Any], AnyOperation]]] = {
         (SENDERS, senders.OPERATIONS),
         (BUDGETS, budgets.OPERATIONS),
         (VIEWS, views.OPERATIONS),
+        (ALLOCATION, allocation.OPERATIONS),
         (BILLING, billing.OPERATIONS),
         (BILLING_RELAY, billing.RELAY_OPERATIONS),
     )

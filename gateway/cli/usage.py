@@ -43,6 +43,7 @@ class Options(NamedTuple):
     time_zone: str | None = None
     compare: str | None = None
     search: str | None = None
+    allocation: str | None = None
     latency: bool = False
 
     def query(self) -> list[tuple[str, str]]:
@@ -50,6 +51,7 @@ class Options(NamedTuple):
         named = {
             "from": self.since, "to": self.until, "range": self.range, "time_zone": self.time_zone,
             "group_by": self.group_by, "interval": self.interval, "compare": self.compare, "search": self.search,
+            "allocation": self.allocation,
             "latency": "true" if self.latency else None,
             "sort_key": self.sort, "limit": str(self.limit or LIMIT),
         }  # fmt: skip

@@ -27,6 +27,7 @@ to_option = click.option("--to", "until", help="The end, not included; default: 
 @click.option("--time-zone", help="Of days, and of --from and --to, such as Europe/Berlin; UTC without it.")
 @click.option("--compare", type=click.Choice(["previous"]), help="Beside each row, the same of the period before.")
 @click.option("--latency", is_flag=True, help="Each row also has how long calls took: p50 and p99.")
+@click.option("--allocation", type=click.Choice(["applied", "none"]), help="none: without allocation rules.")
 @click.option("--search", help="Only groups whose first name holds this text.")
 @click.option(
     "--where",

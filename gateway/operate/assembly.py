@@ -16,6 +16,7 @@ from gateway.observability.metrics import StatusCollector
 from gateway.observability.status import StatusReport
 from gateway.observability.tap import Tap
 from gateway.observability.usage_metrics import UsageCollector
+from gateway.operate.allocation import AllocationRequests
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
 from gateway.operate.header_sign_in import GroupsOf, groups_reader, header_sign_in, no_sign_in
@@ -33,6 +34,7 @@ from gateway.operate.unit_cost import StreamSource
 from gateway.pipeline.delivery.embedded import EmbeddedService
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.receiver import Receiver
+from gateway.usage.allocation.book import Allocations
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
@@ -52,6 +54,7 @@ class Behind:
     rounds: Rounds
     budgets: Budgets
     views: Views
+    allocation: Allocations
     spool: Spool
     spool_files: SpoolFiles
     lanes: Lanes
@@ -132,6 +135,7 @@ def build_admin(
         insights=rounds,
         budgets=behind.budgets,
         views=behind.views,
+        allocation=AllocationRequests(behind.allocation, behind.usage),
         senders=behind.senders,
         spool=behind.spool_files,
         usage=behind.usage,

@@ -11,6 +11,7 @@ from gateway.observability.limited_calls import LimitedCalls
 from gateway.observability.metrics import Status
 from gateway.observability.settled_calls import CallReader
 from gateway.operate import (
+    allocation,
     backup,
     billing,
     budgets,
@@ -29,6 +30,7 @@ from gateway.operate import (
     viewer_tokens,
     views,
 )
+from gateway.operate.allocation import AllocationRequests
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
 from gateway.operate.devices import Devices
@@ -63,6 +65,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *insights.OPERATIONS,
     *budgets.OPERATIONS,
     *views.OPERATIONS,
+    *allocation.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
     *viewer_tokens.OPERATIONS,
@@ -98,6 +101,7 @@ class AdminStores:
     calls: CallReader | None = None
     unit_cost: StreamSource | None = None
     backup: BackupSource | None = None
+    allocation: AllocationRequests | None = None
 
     def limited(self, reach: Reach) -> "AdminStores":
         """As a caller has them who sees *reach*: what cannot be divided is missing."""
@@ -131,6 +135,7 @@ class AdminStores:
         yield from _bound(insights.OPERATIONS, self.insights)
         yield from _bound(budgets.OPERATIONS, self.budgets)
         yield from _bound(views.OPERATIONS, self.views)
+        yield from _bound(allocation.OPERATIONS, self.allocation)
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)

@@ -6,8 +6,9 @@ from typing import Any, Final
 from gateway.common.contract.tags import NAME, PREFIX
 from gateway.common.lists.openapi.lists import list_answer, list_parameters
 from gateway.operate.operation import Json, Operation, OperationAnswer, OperationCall
+from gateway.usage.sums.allocation import involved
 from gateway.usage.sums.answer_json import answer_json, range_json, time_text
-from gateway.usage.sums.answering import answered
+from gateway.usage.sums.answering import answered, chosen
 from gateway.usage.sums.bounds import MAX_VERSIONS
 from gateway.usage.sums.buckets import PERCENTILES, Latency
 from gateway.usage.sums.change import CHANGED
@@ -18,6 +19,7 @@ from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import MAX_ZONE_CHARS, RANGES
 from gateway.usage.sums.request import (
+    ALLOCATIONS,
     DEFAULT_DAYS,
     GROUPS,
     INTERVALS,
@@ -25,6 +27,7 @@ from gateway.usage.sums.request import (
     MAX_SEARCH_CHARS,
     MAX_UNKNOWN,
     PREVIOUS,
+    Question,
     read_question,
 )
 from gateway.usage.sums.tally import INPUT
@@ -38,7 +41,14 @@ async def show(queries: UsageQueries, call: OperationCall[None]) -> dict[str, An
     await queries.refresh()
     async with queries.apart() as apart:
         answer = await answered(apart, asked)
-        return {**answer_json(asked, answer), **range_json(answer.within), **await _state(apart)}
+        allocation = allocation_json(chosen(apart, asked), asked)
+        return {**answer_json(asked, answer), **range_json(answer.within), **await _state(apart), **allocation}
+
+
+def allocation_json(queries: UsageQueries, asked: Question) -> Json:
+    """The versions of rules by which it is answered."""
+    applied = involved(queries.allocations(), (*asked.group_by, *asked.where))
+    return {"allocation": [{"target": each.target, "version": each.version} for each in applied]}
 
 
 async def _state(queries: UsageQueries) -> Json:
@@ -89,6 +99,11 @@ PARAMETERS: Final = (
         {"type": "string", "enum": [PREVIOUS]},
     ),
     _parameter(
+        "allocation",
+        "Whether allocation rules give targets to calls that bring none; none: the original figures. Applied without it.",
+        {"type": "string", "enum": list(ALLOCATIONS)},
+    ),
+    _parameter(
         "search",
         "A text that names of the first dimension of group_by hold, in any case.",
         {"type": "string", "maxLength": MAX_SEARCH_CHARS},
@@ -123,7 +138,7 @@ _COUNTED: Final[Json] = {
     "costs": _AMOUNTS,
     "estimated_costs": _AMOUNTS,
 }
-_SUMS: Final = object_schema(_COUNTED, _COUNTED)
+SUMS_SCHEMA: Final = object_schema(_COUNTED, _COUNTED)
 _PERCENTILES: Final[Json] = {
     "calls": {"type": "integer", "minimum": 1, "description": "That did not fail, and state it."},
     **{f"p{each}_ms": {"type": "integer", "minimum": 0} for each in PERCENTILES},
@@ -164,7 +179,7 @@ _NAMES: Final[Json] = {
         "description": "Dimension -> why its name is null; other is beyond a bound.",
         "additionalProperties": {"type": "string", "enum": [each.value for each in Absent]},
     },
-    "previous": _or_null(_SUMS, "Only with compare: the same in the period before; null where it has no call."),
+    "previous": _or_null(SUMS_SCHEMA, "Only with compare: the same in the period before; null where it has no call."),
     "change": _CHANGE,
     **_OF_LATENCY,
 }
@@ -174,18 +189,23 @@ _LIST: Final = list_answer(GROUPS, "Usage")["content"]["application/json"]["sche
 ANSWER_KEYS: Final[Json] = {
     **_LIST,
     GROUPS.root: {"type": "array", "items": object_schema(_NAMES | _COUNTED, _COUNTED)},
-    "rest": {"description": "What no row of this page holds.", "oneOf": [_SUMS, {"type": "null"}]},
+    "rest": {"description": "What no row of this page holds.", "oneOf": [SUMS_SCHEMA, {"type": "null"}]},
     "totals": object_schema(_COUNTED | _OF_LATENCY, _COUNTED),
     "from": _TIME_OR_NULL,
     "to": _TIME_OR_NULL,
     "counted_through": _TIME_OR_NULL | {"description": "Calls whose outcome was final by then are in the sums."},
+    "allocation": {
+        "type": "array",
+        "description": "The versions of allocation rules by which it is answered; none where no target is asked for.",
+        "items": object_schema({"target": {"type": "string"}, "version": {"type": "integer"}}, ("target", "version")),
+    },
     "hours_from": _TIME_OR_NULL | {"description": "Hours are kept since then; before it only days."},
 }
 _BEFORE: Final[Json] = {
     "from": _TIME_OR_NULL,
     "to": _TIME_OR_NULL,
-    "rest": _or_null(_SUMS, "What no row of this page holds."),
-    "totals": _or_null(_SUMS, "Null where it has no call."),
+    "rest": _or_null(SUMS_SCHEMA, "What no row of this page holds."),
+    "totals": _or_null(SUMS_SCHEMA, "Null where it has no call."),
     "change": _CHANGE,
 }
 WITH_COMPARE: Final[Json] = {

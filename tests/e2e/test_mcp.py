@@ -30,6 +30,9 @@ WRITES = {
     "change_budget": "budgets:update_budget",
     "create_view": "views:create_view",
     "change_view": "views:update_view",
+    "create_allocation_definition": "allocation:create_definition_async",
+    "create_allocation_version": "allocation:create_definition_version",
+    "preview_allocation": "allocation:create_definition_async",
     "create_insight": "insights:create_insight",
     "change_insight": "insights:update_insight",
     "add_comment": "insights:create_insight_comment",
@@ -264,7 +267,7 @@ async def test_an_assistant_comments_on_an_insight_and_closes_it(running: Runnin
 async def test_a_change_without_its_scope_is_refused_with_the_command_and_names_no_token(
     running: Running, mode: str
 ) -> None:
-    arguments = {"budget_id": "b", "view_id": "v", "insight_id": "i", "comment_id": "c"}
+    arguments = {"budget_id": "b", "view_id": "v", "insight_id": "i", "comment_id": "c", "target": "team"}
     fields = {"text": "x", "title": "t", "category": "c", "effort": "low", **BUDGET}
     async with running.client(mode) as client:
         schemas = {tool.name: tool.input_schema for tool in await tools_of(running, mode)}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from gateway.common.contract.tags import MAX_TAGS, is_tag, tag_of
 from gateway.common.model_versions import model_of
 from gateway.usage.sums import bounds, grains
+from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets, add_buckets
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less, money
 from gateway.usage.sums.grains import (
@@ -491,6 +492,30 @@ class MemorySumRows:
                 if part.first_hour <= hour < part.end_hour:
                     add_groups(groups, hour, [(tuple(names), buckets)], asked)
         return groups
+
+    def cells(
+        self,
+        within: TimeRange,
+        by: Sequence[Dimension],
+        *,
+        now_hour: int,
+        most: int,
+        where: Filters = NO_FILTERS,
+        interval: Interval | None = None,
+    ) -> list[Cell] | None:
+        parts = self._parts(within, now_hour, interval or "day")
+        span = SPANS[interval] if interval else 0
+        groups: dict[Ids, list[_Row]] = defaultdict(list)
+        for row in self._rows(parts, where, by, folds_versions="model" in by):
+            start = row.hour // span * span if span else 0
+            groups[start, *(row.names[each] for each in by)].append(row)
+        if len(groups) > most:
+            return None
+        names = self._names
+        return [
+            Cell(tuple(names[each] for each in ids), self._sum(rows), start * HOUR_MS)
+            for (start, *ids), rows in groups.items()
+        ]
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return AsOf(self._kept.as_of_ms, kept_hours(self._kept, now_hour).first_hour * HOUR_MS)

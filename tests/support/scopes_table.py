@@ -38,7 +38,7 @@ These statements of the published interface have no effect here. All others have
 
 | part | statement | here |
 |---|---|---|
-| 1 | manage cost-allocation definitions, namespaces and publish jobs | keys may have the scopes |
+| 1 | manage cost-allocation namespaces and publish jobs | keys may have the scopes; definitions are [rules of the gateway](allocation.md) |
 | 1 | upload container metrics from a cluster agent and manage cluster configuration | keys may have the scopes; the agent's check of its key is answered (`GET /v2/insights`) |
 | 1 | manage roles and read permission sets | keys may have the scopes; who may change keys is [configured](keys.md#operators) |
 | 1, 5.6 | savings recommendations with their comments | keys may have the scopes |

@@ -24,6 +24,7 @@ from gateway.fleet.senders.store import SenderStore
 from gateway.pipeline.learnt_bases import LearntBasesStore
 from gateway.stores.postgres.database import PostgresDatabase
 from gateway.stores.postgres.keys import PostgresKeys
+from gateway.stores.sql.allocation import open_allocation
 from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
@@ -34,6 +35,7 @@ from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
 from gateway.stores.sqlite.keys import SqliteKeys
+from gateway.usage.allocation.home import AllocationHome
 from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
@@ -43,6 +45,7 @@ from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
 from gateway.usage.views.store import MAX_VIEWS, NAME_TAKEN, NO_SUCH_VIEW, TOO_MANY, Views, checked, typed
 from gateway.usage.views.view import View, view_item
+from tests.support.memory_allocation import MemoryAllocationRows
 from tests.support.memory_billing import MemoryBillingRows, MemoryRelayRows
 from tests.support.memory_budgets import MemoryBudgetRows
 from tests.support.memory_devices import KeptDevices, MemoryDevices
@@ -80,6 +83,8 @@ class Home(Protocol):
     async def sums(self) -> SumHome: ...
 
     async def budgets(self) -> BudgetHome: ...
+
+    async def allocation(self) -> AllocationHome: ...
 
     async def billing(self) -> BillingHome:
         """Of the days of `sums`."""
@@ -126,6 +131,9 @@ class SqliteHome:
     async def sums(self) -> SumHome:
         return await SqlSums.open(self.database)
 
+    async def allocation(self) -> AllocationHome:
+        return await open_allocation(self.database)
+
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)
 
@@ -151,6 +159,7 @@ class MemoryHome:
         self._insights = MemoryInsightRows()
         self._sums = KeptSums()
         self._budgets = MemoryBudgetRows()
+        self._allocation = MemoryAllocationRows()
         self._billing = MemoryBillingRows(self._sums)
         self._relayed = MemoryRelayRows()
         self._devices = KeptDevices()
@@ -181,6 +190,9 @@ class MemoryHome:
 
     async def budgets(self) -> BudgetHome:
         return HomeOf(self.check, self._budgets)
+
+    async def allocation(self) -> AllocationHome:
+        return HomeOf(self.check, self._allocation)
 
     async def billing(self) -> BillingHome:
         return HomeOf(self.check, self._billing)
@@ -216,6 +228,9 @@ class PostgresHome:
 
     async def billing(self) -> BillingHome:
         return await open_billing(self.database)
+
+    async def allocation(self) -> AllocationHome:
+        return await open_allocation(self.database)
 
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)

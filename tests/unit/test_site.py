@@ -49,6 +49,7 @@ YAML = [each for each in SNIPPETS if each.language == "yaml"]
 SHELL = [each for each in SNIPPETS if each.language == "sh"]
 OF_OTHERS = {
     "docs/senders/collector.md": "exporters of the Collector, which has a key of that name too",
+    "docs/allocation.md": "allocation rules; tests/unit/cli/test_allocation.py reads them",
     "docs/plugins.md": "an exporter of a plug-in; tests/e2e/test_plugins.py installs it",
 }
 NOT_OURS = {

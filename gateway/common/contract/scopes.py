@@ -26,6 +26,10 @@ PING_SCOPE = "ai-control-plane:ping-device"
 READ_COSTS_SCOPE = "billing:read_costs"
 READ_DIMENSIONS_SCOPE = "billing:read_dimensions"
 READ_TAGS_SCOPE = "billing:read_resource_tags"
+CREATE_ALLOCATION_SCOPE = "allocation:create_definition_async"
+CREATE_ALLOCATION_VERSION_SCOPE = "allocation:create_definition_version"
+READ_ALLOCATION_VERSION_SCOPE = "allocation:read_definition_version"
+READ_ALLOCATION_VERSIONS_SCOPE = "allocation:read_definition_versions"
 MCP_SCOPE = "ai-hub:mcp"
 DROP_SCOPE = "connections:create_billing_external_billing_drop"
 VALIDATE_DROP_SCOPE = "connections:create_billing_external_validate_billing_drop"
@@ -53,13 +57,18 @@ class Scope(NamedTuple):
     @property
     def opens_nothing(self) -> bool:
         """Whether no route of the gateway asks for it: it is a name of the published interface."""
-        return self.category in CATEGORIES_THAT_OPEN_NOTHING
+        return self.category in CATEGORIES_THAT_OPEN_NOTHING and self.name not in OPENING
 
 
 CATEGORIES_THAT_OPEN_NOTHING: Final = frozenset({
     "Optimization & Savings", "Cost Allocation", "Container agent", "Kubernetes Clusters", "Manage Billing Connections",
     "Roles & Access Control",
 })  # fmt: skip
+OPENING: Final = frozenset({
+    CREATE_ALLOCATION_SCOPE, CREATE_ALLOCATION_VERSION_SCOPE, READ_ALLOCATION_VERSION_SCOPE,
+    READ_ALLOCATION_VERSIONS_SCOPE,
+})  # fmt: skip
+"""The others of such categories."""
 OPENS_NOTHING_TEXT: Final = "opens nothing at this gateway"
 
 
@@ -99,15 +108,15 @@ CATALOGUE: tuple[Scope, ...] = (
     Scope("optimize:update_recommendation_type", "Optimization & Savings"),
     Scope("optimize:update_recommendations", "Optimization & Savings"),
     Scope("allocation:cancel_publish_job", "Cost Allocation"),
-    Scope("allocation:create_definition_async", "Cost Allocation"),
-    Scope("allocation:create_definition_version", "Cost Allocation"),
+    Scope(CREATE_ALLOCATION_SCOPE, "Cost Allocation"),
+    Scope(CREATE_ALLOCATION_VERSION_SCOPE, "Cost Allocation"),
     Scope("allocation:create_namespace", "Cost Allocation"),
     Scope("allocation:create_namespaced_definition_async", "Cost Allocation"),
     Scope("allocation:delete_namespace", "Cost Allocation"),
     Scope("allocation:list_publish_jobs", "Cost Allocation"),
     Scope("allocation:read_all_namespaces", "Cost Allocation"),
-    Scope("allocation:read_definition_version", "Cost Allocation"),
-    Scope("allocation:read_definition_versions", "Cost Allocation"),
+    Scope(READ_ALLOCATION_VERSION_SCOPE, "Cost Allocation"),
+    Scope(READ_ALLOCATION_VERSIONS_SCOPE, "Cost Allocation"),
     Scope("allocation:read_namespace", "Cost Allocation"),
     Scope("allocation:read_publish_job", "Cost Allocation"),
     Scope("allocation:update_namespace", "Cost Allocation"),

@@ -67,6 +67,20 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     " and `time_zone` as in show_usage. A name that is in use is refused.",
     "changeView": "Change some fields of a saved question; those that you leave out stay. The earlier values are overwritten:"
     f" read the view first. {_TELL}",
+    # allocation
+    "listAllocationDefinitions": "Rules that give a team, a project or a tag to calls that bring none: of each target the version"
+    " that is applied. show_usage answers by them, and `allocation`=none shows the original figures.",
+    "listAllocationVersions": "All versions of one target's rules, the latest first, with who made them and why.",
+    "readAllocationVersion": "One version of a target's rules.",
+    "previewAllocation": "What rules would move in a range of time, before anything is changed: what each rule gives away, and each"
+    " name of the target before and after. Totals never change. Use it before you make a version, and show the person the result."
+    f" {_MONEY}",
+    "createAllocationDefinition": "Make the first rules of a target. Each rule has `match` (dimension to names, null for unknown)"
+    ' and `shares`, such as [{"name": "search", "percent": "60"}, {"name": "chat", "percent": "40"}], which add up to 100. A call'
+    " without the target belongs to the first rule that it matches. They are applied at once, to past days too, and nothing"
+    f" that is kept changes. Preview first. {_TELL}",
+    "createAllocationVersion": "Make the next version of a target's rules, in place of all its rules; an empty list ends the"
+    f" allocation. Earlier versions stay readable. Preview first. {_TELL}",
     # unit cost
     "listUnitCostStreams": "Unit-cost streams that this gateway feeds: name, kind (allocation: a quantity by element, such as a"
     " customer; metric: one quantity), granularity, dimensions, and how many items wait to be sent. It shows no"

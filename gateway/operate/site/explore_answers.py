@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from gateway.operate.site.explore_asked import Step
-from gateway.usage.sums.answering import Answer, Line, answered
+from gateway.usage.sums.answering import Answer, Line, answered, chosen
 from gateway.usage.sums.bounds import KEPT_DAYS
 from gateway.usage.sums.days import Days, buckets_of
 from gateway.usage.sums.figures import NO_USAGE, UsageSums, less
@@ -58,6 +58,7 @@ class Explored(NamedTuple):
 
 async def explored(queries: UsageQueries, question: Question, step: Step) -> Explored:
     """Raises BadRange, DatabaseUnavailable."""
+    queries = chosen(queries, question)
     answer, as_of = await answered(queries, question), await queries.as_of()
     return Explored(answer, await over_time(queries, question, answer, step, as_of), as_of)
 

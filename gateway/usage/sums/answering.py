@@ -74,6 +74,7 @@ class _Asked(NamedTuple):
 async def answered(queries: UsageQueries, question: Question) -> Answer:
     """Raises BadListRequest for a tag that is not configured; BadRange, DatabaseUnavailable."""
     check_tags({*question.group_by, *question.where}, queries.tags)
+    queries = chosen(queries, question)
     within, before = await _covered(queries, question)
     where = await _searched(queries, question, within)
     if where is None:
@@ -113,6 +114,11 @@ async def _latency_over_time(queries: UsageQueries, asked: _Asked) -> Mapping[La
         start_ms = start_ms if is_utc or question.interval == "hour" else days.start_of(start_ms)
         add_buckets(found.setdefault((start_ms,), {}), buckets)
     return found
+
+
+def chosen(queries: UsageQueries, question: Question) -> UsageQueries:
+    """*queries* with or without allocation, as *question* asks."""
+    return queries if question.is_allocated else queries.allocated(())
 
 
 async def _covered(queries: UsageQueries, question: Question) -> tuple[TimeRange, TimeRange | None]:

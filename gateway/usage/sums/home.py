@@ -6,6 +6,7 @@ Each call of a home raises DatabaseUnavailable where the sums cannot be read or 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
@@ -120,6 +121,20 @@ class SumRows(Protocol):
 
     def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
         """How long the calls of each group took."""
+
+    def cells(
+        self,
+        within: TimeRange,
+        by: Sequence[Dimension],
+        *,
+        now_hour: int,
+        most: int,
+        where: Filters = NO_FILTERS,
+        interval: Interval | None = None,
+    ) -> list[Cell] | None:
+        """Everything that *where* keeps by all of *by*, and by hour or day with an *interval*. None
+        where that is more than *most* rows of the sums. Dated names of a model are in the model's.
+        """
 
     def as_of(self, *, now_hour: int) -> AsOf: ...
 

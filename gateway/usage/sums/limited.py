@@ -3,10 +3,12 @@
 A question that `SumRows` gets anew has no answer here until it is written, so none is forgotten.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 from gateway.common.contract.errors import Forbidden
 from gateway.common.contract.reach import Reach, narrowed
+from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
@@ -53,6 +55,18 @@ class LimitedSumRows:
         if not where.keys() <= set(KEPT_BY):
             raise Forbidden("latency is not kept by tags, and a tag limits what is seen here", reason="not_divisible")
         return self._rows.latencies(within, asked._replace(where=where), now_hour=now_hour)
+
+    def cells(
+        self,
+        within: TimeRange,
+        by: Sequence[Dimension],
+        *,
+        now_hour: int,
+        most: int,
+        where: Filters = NO_FILTERS,
+        interval: Interval | None = None,
+    ) -> list[Cell] | None:
+        return self._rows.cells(within, by, now_hour=now_hour, most=most, where=self._inside(where), interval=interval)
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return self._rows.as_of(now_hour=now_hour)

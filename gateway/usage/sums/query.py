@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.contract.reach import EVERYTHING, Reach
+from gateway.usage.sums.allocated import AllocatedSumRows
+from gateway.usage.sums.allocation import Definition
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
@@ -59,6 +61,8 @@ class UsageQueries:
         """
         self.sums = sums
         self.tags = tags
+        self.allocation: Callable[[], Sequence[Definition]] = tuple
+        """The definitions that are applied."""
         self._read = sums.read
         self._shared = _Shared()
         self.now_ms = now_ms
@@ -101,6 +105,24 @@ class UsageQueries:
         part = copy(self)
         part._reach = reach  # noqa: SLF001 - its own
         return part
+
+    def allocated(self, definitions: Sequence[Definition]) -> "UsageQueries":
+        """The same questions by *definitions*; by none, what calls bring themselves."""
+        other = copy(self)
+        other.allocation = lambda: definitions
+        return other
+
+    async def given_away(self, definition: Definition, within: TimeRange) -> list[UsageSums]:
+        """What each rule of *definition* would give away."""
+        return await self._ask(
+            lambda kept, now_hour: AllocatedSumRows(kept, ()).given_away(definition, within, now_hour=now_hour)
+        )
+
+    def allocations(self) -> Sequence[Definition]:
+        """Those by which it answers. A limited caller sees calls that are its own, and no shares of
+        others'.
+        """
+        return () if self._reach else self.allocation()
 
     def is_limited_by(self, dimension: Dimension) -> bool:
         """Whether every call that is asked about has a name of *dimension*."""
@@ -162,4 +184,10 @@ class UsageQueries:
 
     async def _ask(self, question: Callable[[SumRows, int], T]) -> T:
         now_hour, reach = self.now_ms() // HOUR_MS, self._reach
-        return await self._read(lambda kept: question(LimitedSumRows(kept, reach) if reach else kept, now_hour))
+        definitions = self.allocations()
+
+        def ask(kept: SumRows) -> T:
+            rows: SumRows = LimitedSumRows(kept, reach) if reach else kept
+            return question(AllocatedSumRows(rows, definitions) if definitions else rows, now_hour)
+
+        return await self._read(ask)

@@ -35,10 +35,12 @@ MAX_GROUPED: Final = 3
 MAX_UNKNOWN: Final = len(DIMENSIONS) + MAX_TAGS
 OWN: Final = (
     "from", "to", "range", "time_zone", "group_by", "interval", "currency", "unknown", "compare", "search",
-    "latency",
+    "allocation", "latency",
 )  # fmt: skip
 Compare = Literal["previous"]
 PREVIOUS: Final[Compare] = "previous"
+NOT_ALLOCATED: Final = "none"
+ALLOCATIONS: Final = ("applied", NOT_ALLOCATED)
 MAX_SEARCH_CHARS: Final = 100
 _LAST_MS: Final = 253_402_214_400_000
 """9999-12-31: the end of its hour and of its day can be written."""
@@ -64,6 +66,8 @@ class Question(NamedTuple):
     """In which days begin."""
     before: tuple[int, int] | None = None
     """From and to of the period before, where rows are compared with it."""
+    is_allocated: bool = True
+    """Whether the rules of allocation are applied."""
     search: str | None = None
     """Kept are groups whose first name holds it."""
     latency: bool = False
@@ -115,7 +119,8 @@ def read_question(query: Iterable[tuple[str, str]], now_ms: int) -> Question:
     by_dimension(request.filters)  # faults are found here
     question = Question(
         ms_of(period.start), ms_of(period.end), group_by, interval, own["currency"], unknown, shape, request, zone,
-        _before(own["compare"], period, now_ms), _search(own["search"], interval), _latency(own["latency"]),
+        _before(own["compare"], period, now_ms), _is_allocated(own["allocation"]), _search(own["search"], interval),
+        _latency(own["latency"]),
     )  # fmt: skip
     if question.latency and not {*group_by, *question.where} <= set(KEPT_BY):
         raise BadListRequest(f"latency: it is kept by {', '.join(KEPT_BY[:-1])} and {KEPT_BY[-1]} only")
@@ -164,6 +169,12 @@ def _before(compare: str | None, period: _Period, now_ms: int) -> tuple[int, int
     if start < 0:
         raise BadListRequest("compare: the period before begins before 1970")
     return start, end
+
+
+def _is_allocated(word: str | None) -> bool:
+    if word not in (None, *ALLOCATIONS):
+        raise BadListRequest(f"allocation: {' or '.join(ALLOCATIONS)} is needed")
+    return word != NOT_ALLOCATED
 
 
 def _search(text: str | None, interval: Interval | None) -> str | None:

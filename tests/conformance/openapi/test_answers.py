@@ -416,6 +416,27 @@ def test_costs_for_keys_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("GET", "/v2/billing/dimensions?name=odd").status_code == 400
 
 
+def test_allocation_answers_as_described(gateway: GatewayPorts) -> None:
+    admin, own = gateway.admin, {"Authorization": gateway.senders.headers["Authorization"]}
+    other, path = {"Authorization": gateway.other_key}, "/v2/allocation/definitions"
+    body = example(gateway_document(), "NewDefinition")
+    assert admin.ask("POST", path, body, headers=other).status_code == 403
+    assert admin.ask("POST", path, {"target": "team"}).status_code == 400
+    assert admin.ask("POST", path, body, headers=own).status_code == 201
+    assert admin.ask("POST", path, body).status_code == 409
+    versions = f"{path}/team/versions"
+    assert admin.ask("POST", versions, example(gateway_document(), "NewVersion")).json()["definition"]["version"] == 2
+    assert admin.ask("POST", f"{path}/none/versions", {"rules": []}).status_code == 404
+    for asked in (path, versions, f"{versions}/1"):
+        assert admin.ask("GET", asked, headers=own).status_code == 200
+        assert admin.ask("GET", asked, headers=other).status_code == 403
+    assert admin.ask("GET", f"{versions}/9").status_code == 404
+    preview = "/v2/allocation/preview"
+    assert admin.ask("POST", preview, example(gateway_document(), "Preview")).status_code == 200
+    assert admin.ask("POST", preview, {"target": "team", "rules": [], "range": "never"}).status_code == 400
+    assert admin.ask("POST", versions, {"rules": []}).status_code == 201
+
+
 def test_streams_for_operators_answer_as_described(gateway: GatewayPorts) -> None:
     admin, own = gateway.admin, {"Authorization": gateway.senders.headers["Authorization"]}
     assert gateway.senders.ask("PUT", "/v1/unit-cost/of-operators", {"kind": "metric"}).status_code == 202

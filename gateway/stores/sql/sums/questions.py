@@ -12,6 +12,7 @@ from gateway.stores.sql.sums.names import ids_asked, names_of
 from gateway.stores.sql.sums.rows import Rows, marks
 from gateway.stores.sql.sums.tables import MAX_COUNT
 from gateway.usage.sums import bounds
+from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
 from gateway.usage.sums.grains import OTHER_ID, Dimension
@@ -79,6 +80,31 @@ class SqlSumRows:
     def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
         parts = self._parts(within, now_hour, asked.interval or "day")
         return latencies_of(self._connection, parts, asked)
+
+    def cells(
+        self,
+        within: TimeRange,
+        by: Sequence[Dimension],
+        *,
+        now_hour: int,
+        most: int,
+        where: Filters = NO_FILTERS,
+        interval: Interval | None = None,
+    ) -> list[Cell] | None:
+        parts = self._parts(within, now_hour, interval or "day")
+        rows = Rows(self._connection, parts, where, by, folds_versions="model" in by)
+        start = "0" if interval is None else f"hour / {SPANS[interval]} * {SPANS[interval]}"
+        found = [*rows.summed(start, *quoted(by), most=most + 1)]
+        if len(found) > most:
+            return None
+        adders: dict[Ids, Adder] = defaultdict(Adder)
+        for ids, cells in found:
+            adders[ids].add(cells)
+        names = names_of(self._connection, {each for _, *ids in adders for each in ids})
+        return [
+            Cell(tuple(names[each] for each in ids), adder.sums(), hour * HOUR_MS)
+            for (hour, *ids), adder in adders.items()
+        ]
 
     def as_of(self, *, now_hour: int) -> AsOf:
         (as_of_ms,) = self._connection.execute("SELECT as_of_ms FROM usage_rollup_state").fetchone()

@@ -82,14 +82,17 @@ class Rows:
         return self._connection.execute(f"SELECT {what} {self._from} {rest}", (*self._parameters, *parameters))
 
     def summed(
-        self, *group_by: str, where: str = "", parameters: Iterable[Any] = ()
+        self, *group_by: str, where: str = "", parameters: Iterable[Any] = (), most: int | None = None
     ) -> Iterator[tuple[tuple[int, ...], Cells]]:
-        """The sums by the expressions *group_by* and by currency; *where* holds *parameters*."""
+        """The sums by the expressions *group_by* and by currency, *most* of them; *where* holds
+        *parameters*.
+        """
         width = len(group_by)
         columns = "".join(f"{expression}, " for expression in group_by)
+        limit = "" if most is None else f" LIMIT {most}"
         positions = ", ".join(str(n + 1) for n in range(width + 2))
         found = self.select(
-            f"{columns}currency, cost_source, {_SUMS}", f"{where} GROUP BY {positions}", parameters
+            f"{columns}currency, cost_source, {_SUMS}", f"{where} GROUP BY {positions}{limit}", parameters
         ).fetchall()
         names = names_of(self._connection, {each for row in found for each in row[width : width + 2]})
         for row in found:
