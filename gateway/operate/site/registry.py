@@ -16,6 +16,7 @@ from gateway.operate.site import (
     prices,
     senders,
     settings,
+    viewer_tokens,
     views,
 )
 from gateway.operate.site.view import Action, View
@@ -32,6 +33,7 @@ VIEWS: Final[tuple[View, ...]] = (
     *insights.VIEWS,
     *dead_letters.VIEWS,
     *keys.VIEWS,
+    viewer_tokens.VIEW,
     settings.VIEW,
     prices.VIEW,
     *connect.VIEWS,
@@ -44,5 +46,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *insights.ACTIONS,
     *dead_letters.ACTIONS,
     *keys.ACTIONS,
+    *viewer_tokens.ACTIONS,
     *connect.ACTIONS,
 )
