@@ -292,6 +292,22 @@ def test_a_gateway_that_reaches_no_owner_says_so_and_what_to_do(cell: Cell) -> N
     check_page_of_no_owner(cell.gateways[1])
 
 
+def test_an_owner_whose_database_went_back_counts_nothing_until_that_is_settled(cell: Cell) -> None:
+    """As where a standby that lacks its last commits was promoted below it."""
+    owner = cell.owner()
+    assert send(owner, "before") == 200
+    cell.wait_until_delivered(1)
+    cell.change("UPDATE cell SET turn = 0")
+    wait_until_true(lambda: not any(map(owns, cell.gateways)), what="an owner that gave up")
+    wait_until_true(lambda: "restored to an earlier moment" in owner.log.read_text(), what="a log that says so")
+    assert send(owner, "while held") == 200
+    config = str(owner.data_dir.parent / "config.yaml")
+    assert "the database was restored to an earlier moment" in run_telemetry_gateway("doctor", "--config", config).out
+    restored = run_telemetry_gateway("store", "restored", "--config", config)
+    assert restored.code == 0, restored.err
+    cell.wait_until_delivered(2)
+
+
 def check_page_of_no_owner(gateway: GatewayProcess) -> None:
     """It asks again by itself, and has its style without an owner."""
     page = httpx.get(gateway.admin_url, headers={"Accept": "text/html"})

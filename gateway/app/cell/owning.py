@@ -79,7 +79,7 @@ class Owning:
     async def _taken(self) -> Taken | None:
         try:
             await self._look()
-            taken = None if self._gives_way() else await self._cell.take(self._seen.of(self.owner.cell_id))
+            taken = None if self._gives_way() else await self._cell.take(self._seen_turn())
             if taken is not None:
                 await self._look()
             await self._cell.note_itself(None, None)
@@ -92,6 +92,9 @@ class Owning:
         self.owner, self.members = await self._cell.owner(), await self._cell.members()
         self._waiting.bytes_per_s = self.owner.bytes_per_s
         await self._seen.note(self.owner.cell_id, self.owner.turn)
+
+    def _seen_turn(self) -> int:
+        return self._seen.of(self.owner.cell_id)
 
     def _gives_way(self) -> bool:
         """Whether the journal has rows that another gateway reads, and this one does not."""
@@ -117,7 +120,7 @@ class Owning:
                 await self._cell.release(taken.epoch)
 
     async def _serve(self, taken: Taken, lost: asyncio.Event) -> None:
-        ownership = self._cell.ownership(taken.epoch)
+        ownership = self._cell.ownership(taken.epoch, self._seen_turn)
         spools: list[OwnerSpool] = []
 
         async def opened(build: Build) -> Stores:
@@ -145,7 +148,9 @@ class Owning:
                 await self._cell.release(taken.epoch)  # others go first
             await asyncio.sleep(START_AGAIN_S)
         if lost.is_set():
-            why = "another gateway took it, or the lease was not renewed"
+            why = (
+                "another gateway took it, the lease was not renewed, or the database is as it was at an earlier moment"
+            )
             if self._gives_way():
                 why = "rows of the journal are of a newer release, and another gateway reads them"
             log.warning("cell lost", epoch=taken.epoch, why=why)
@@ -221,7 +226,7 @@ class Owning:
         while True:
             await asyncio.sleep(self._lease_s / 5)
             try:
-                if not await self._cell.renew(epoch):
+                if not await self._cell.renew(epoch, self._seen_turn()):
                     lost.set()
                 elif self.gateway is not None:
                     await self._announce()

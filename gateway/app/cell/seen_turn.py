@@ -35,7 +35,7 @@ class SeenTurn:
     async def note(self, cell_id: str | None, turn: int) -> None:
         """What the database says now."""
         if turn < self.of(cell_id):
-            self._say(turn)
+            await self._say(turn)
         elif cell_id is not None:
             self._cell_id, self._turn, self._is_said = cell_id, turn, False
             if time.monotonic() >= self._next_write_s:
@@ -51,14 +51,17 @@ class SeenTurn:
         except OSError as error:
             log.warning("what was seen of the cell could not be noted", error=str(error.strerror))
 
-    def _say(self, turn: int) -> None:
-        if not self._is_said:
-            log.error(
-                "the database was restored to an earlier moment; run telemetry-gateway store restored",
-                turn=turn,
-                seen_turn=self._turn,
-            )
+    async def _say(self, turn: int) -> None:
+        """Once, in the log; `doctor` reads it in the file."""
+        if self._is_said:
+            return
         self._is_said = True
+        log.error(
+            "the database was restored to an earlier moment; run telemetry-gateway store restored",
+            turn=turn,
+            seen_turn=self._turn,
+        )
+        await self.write()
 
 
 def _read(path: Path) -> tuple[str | None, int]:

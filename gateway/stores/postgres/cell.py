@@ -32,9 +32,9 @@ _TAKE: Final = (
     " WHERE (owner IS NULL OR until < clock_timestamp() OR until > clock_timestamp() + make_interval(secs => ?))"
     " AND moved_to IS NULL AND turn >= ? RETURNING epoch, why"
 )
-_RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?), turn = turn + 1 WHERE epoch = ? AND owner = ?"
+_RENEW: Final = "UPDATE cell SET until = clock_timestamp() + make_interval(secs => ?), turn = turn + 1 WHERE epoch = ? AND owner = ? AND turn >= ?"
 _RELEASE: Final = "UPDATE cell SET owner = NULL, until = clock_timestamp() WHERE epoch = ? AND owner = ?"
-_SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? FOR KEY SHARE"
+_SHARE: Final = "SELECT 1 FROM cell WHERE epoch = ? AND owner = ? AND turn >= ? FOR KEY SHARE"
 _OWNER: Final = (
     "SELECT cell.epoch, cell.owner, nullif(cell.why, ''), extract(epoch FROM clock_timestamp() - cell.since)::float8,"
     " cell.until > clock_timestamp(), member.http, member.admin,"
@@ -123,21 +123,27 @@ class Itself:
 
 
 class Ownership(NamedTuple):
-    """The right to write what only the owner writes, while nobody else took it."""
+    """The right to write what only the owner writes, while nobody else took it, and while the
+    database is not as it was before what this process saw.
+    """
 
     member: str
     epoch: int
     lease_s: float
+    seen_turn: Callable[[], int]
 
     def fence(self, connection: PostgresConnection) -> None:
         """Begin a commit of the owner's spool, which renews the lease. Raises Fenced."""
-        if not connection.execute(_RENEW, (self.lease_s, self.epoch, self.member)).rowcount:
-            raise Fenced(f"another gateway owns the cell since epoch {self.epoch} ended")
+        if not connection.execute(_RENEW, (self.lease_s, self.epoch, self.member, self.seen_turn())).rowcount:
+            raise self._fenced()
 
     def share_fence(self, connection: PostgresConnection) -> None:
         """Begin another commit of the owner: a new owner waits until it ends. Raises Fenced."""
-        if connection.execute(_SHARE, (self.epoch, self.member)).fetchone() is None:
-            raise Fenced(f"another gateway owns the cell since epoch {self.epoch} ended")
+        if connection.execute(_SHARE, (self.epoch, self.member, self.seen_turn())).fetchone() is None:
+            raise self._fenced()
+
+    def _fenced(self) -> Fenced:
+        return Fenced(f"epoch {self.epoch} of the cell ended, or its database is as it was at an earlier moment")
 
 
 class PostgresCell:
@@ -188,17 +194,19 @@ class PostgresCell:
         row = await self._database.commit(lambda c: c.execute(_TAKE, parameters).fetchone())
         return None if row is None else Taken(*row)
 
-    async def renew(self, epoch: int) -> bool:
-        """Lengthen the lease of this process; False where another one took the cell."""
-        parameters = self._lease_s, epoch, self._itself.id
+    async def renew(self, epoch: int, seen_turn: int = 0) -> bool:
+        """Lengthen the lease of this process; False where another one took the cell, and where the
+        cell is as it was before *seen_turn*.
+        """
+        parameters = self._lease_s, epoch, self._itself.id, seen_turn
         return await self._timed(lambda c: c.execute(_RENEW, parameters).rowcount > 0)
 
     async def release(self, epoch: int) -> None:
         """Give the cell back, so that another member takes it at once."""
         await self._database.commit(lambda c: c.execute(_RELEASE, (epoch, self._itself.id)))
 
-    def ownership(self, epoch: int) -> Ownership:
-        return Ownership(self._itself.id, epoch, self._lease_s)
+    def ownership(self, epoch: int, seen_turn: Callable[[], int] = lambda: 0) -> Ownership:
+        return Ownership(self._itself.id, epoch, self._lease_s, seen_turn)
 
     async def owner(self) -> Owner:
         return await self._database.read(owner_in)

@@ -116,6 +116,21 @@ async def test_it_is_known_for_how_long_a_sign_of_life_was_not_answered(cell: Me
     assert cell.first.unanswered_s() == 0
 
 
+async def test_an_owner_whose_database_went_back_commits_nothing(cell: Members) -> None:
+    """As where a standby that lacks its last commits was promoted below it."""
+    await cell.first.take()
+    assert await cell.first.renew(1)
+    seen_turn = (await cell.first.owner()).turn
+    ownership = cell.first.ownership(1, lambda: seen_turn)
+    for fence in (ownership.fence, ownership.share_fence):
+        await cell.database.commit(fence)
+    await cell.database.commit(lambda c: c.execute("UPDATE cell SET turn = 1"))
+    for fence in (ownership.share_fence, ownership.fence):
+        with pytest.raises(Fenced, match="earlier moment"):
+            await cell.database.commit(fence)
+    assert not await cell.first.renew(1, seen_turn)
+
+
 async def test_an_owner_that_stops_gives_the_cell_back(cell: Members) -> None:
     assert await cell.first.take() is not None
     await cell.first.release(1)
