@@ -36,6 +36,11 @@ from spool.errors import SpoolError
 State = Literal["well", "warnings", "faults", "no_owner", "unreachable", "not_running", "no_data"]
 
 ANSWER_S: Final = 30.0
+HANGS: Final = "see its log; restart it where it hangs"
+HANGS_IN_CELL: Final = (
+    "run `telemetry-gateway doctor` with its --config: while the standbys of Postgres are gone, nothing is answered that"
+    " waits for a commit. Where it finds nothing, see the log of the owner"
+)
 UNKNOWN: Final = "unknown"
 SHOWN: Final[Mapping[State, tuple[str, str]]] = {
     "well": ("well", "green"),
@@ -125,18 +130,18 @@ async def look(config: Config) -> Seen:
             status = await ask(config, STATUS, spool_files.STATUS)
             today = await _today(config)
     except (click.ClickException, TimeoutError) as error:
-        return _unanswered(data_dir, owner, error)
+        return _unanswered(config, data_dir, owner, error)
     if owner is None:
         return Seen(data_dir, "not_running", None, status, today, [_not_running(status)])
     found = await wrong_with(status, wall_ms(), partial(_asked, config))
     return Seen(data_dir, _state(found), owner, status, today, found)
 
 
-def _unanswered(data_dir: str, process: str | None, error: click.ClickException | TimeoutError) -> Seen:
+def _unanswered(config: Config, data_dir: str, process: str | None, error: click.ClickException | TimeoutError) -> Seen:
     if is_without_owner(error):
         return Seen(data_dir, "no_owner", process, findings=[without_owner(error)])
     text = error.message if isinstance(error, click.ClickException) else f"no answer within {ANSWER_S:.0f} s"
-    fault = Finding("fault", "gateway", text, "see its log; restart it where it hangs")
+    fault = Finding("fault", "gateway", text, HANGS_IN_CELL if config.store.type == "postgres" else HANGS)
     return Seen(data_dir, "unreachable" if process else "not_running", process, findings=[fault])
 
 

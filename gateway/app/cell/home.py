@@ -34,6 +34,8 @@ from spool.data_dir import make_data_dir
 from spool.data_lock import DataLock
 
 INSTANCE_FILE: Final = "instance-id"
+ANSWER_S: Final = 10
+"""For which a command waits: while the standbys are gone a commit has no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ async def keys_of_cell(config: Config, now_ms: Callable[[], int]) -> AsyncIterat
     make_data_dir(config.data_dir)
     derive(config)
     await asyncio.to_thread(make_schema, config)
-    database = await PostgresDatabase.open(dsn_of(config.store), durability=config.store.durability, connections=1)
+    database = await PostgresDatabase.open(
+        dsn_of(config.store), durability=config.store.durability, connections=1, answer_s=ANSWER_S
+    )
     try:
         keys = await open_keys(database, config.data_dir, now_ms)
         try:

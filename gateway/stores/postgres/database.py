@@ -45,12 +45,17 @@ class PostgresDatabase:
     errors: Final = (psycopg.Error,)
 
     def __init__(
-        self, dsn: str, pool: ConnectionPool, connections: int, begin: Callable[[PostgresConnection], object]
+        self,
+        dsn: str,
+        pool: ConnectionPool,
+        connections: int,
+        begin: Callable[[PostgresConnection], object],
+        answer_s: float | None,
     ) -> None:
         self._dsn = dsn
         self._pool = pool
         self._begin = begin
-        self._connections = connections
+        self._connections, self._answer_s = connections, answer_s
         self._free = asyncio.Semaphore(connections)
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="postgres")
         self._busy: set[psycopg.Connection] = set()
@@ -64,9 +69,11 @@ class PostgresDatabase:
         durability: Durability,
         connections: int = CONNECTIONS,
         begin: Callable[[PostgresConnection], object] = lambda _: None,
+        answer_s: float | None = None,
     ) -> Self:
         """The schema that *dsn*'s role sees first. Refuses a server that would answer a commit
         before it is durable. *begin* is done first in each transaction that changes something.
+        *answer_s*: for how long an answer is waited for; None: for as long as it takes.
         """
         pool = ConnectionPool(
             dsn,
@@ -77,7 +84,7 @@ class PostgresDatabase:
             timeout=WAIT_S,
             open=False,
         )
-        database = cls(dsn, pool, connections, begin)
+        database = cls(dsn, pool, connections, begin, answer_s)
         try:
             await asyncio.to_thread(pool.open)
             unsafe = unsafe_settings(await database.read(_settings), durability)
@@ -217,7 +224,14 @@ class PostgresDatabase:
             ) from None
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(self._ended)
-        return await asyncio.shield(running)
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await asyncio.shield(running)
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                f"Postgres: no answer for {self._answer_s} s, so nobody knows whether it was done: are its standbys there?"
+                " telemetry-gateway doctor says"
+            ) from None
 
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._free.release()

@@ -227,6 +227,16 @@ async def test_without_standbys_a_further_change_is_refused_and_a_stop_ends(
         await database.write(write_wal)
 
 
+async def test_a_command_does_not_wait_for_standbys_that_are_gone(
+    without_standbys: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_database, "WAIT_S", 0.2)
+    opened = await PostgresDatabase.open(without_standbys.dsn(), durability="quorum", answer_s=0.2)
+    with pytest.raises(DatabaseUnavailable, match="so nobody knows whether it was done: are its standbys there"):
+        await opened.write(write_wal)
+    await opened.close()
+
+
 async def test_a_long_answer_comes_in_pieces_of_one_snapshot(database: PostgresDatabase) -> None:
     await database.commit(add_numbers)
     async with aclosing(database.pieces("SELECT n FROM numbers ORDER BY n", 4)) as pieces:
