@@ -45,7 +45,7 @@ def test_a_team_sees_its_own_calls_alone(browser: Browser, looks: Looks, gateway
 def test_a_person_comes_back_from_the_identity_provider_with_a_session(
     programs: Programs, window: Browser, tmp_path: Path
 ) -> None:
-    """The provider is another site: a cookie that is Strict is not sent on its redirect."""
+    """The provider is another site."""
     port = free_port()
     with running_oidc_provider(tmp_path) as provider:
         oidc = {

@@ -44,7 +44,14 @@ STREAMS: Final = {"/live", "/v2/tap"}
 def record(number: int, team: str | None, word: str, *, cost: str, tokens: int, hours: int) -> dict[str, Any]:
     at = datetime.now(UTC) - timedelta(hours=hours)
     stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    who = {"team": team, "project": f"{word}-project", "user": f"{word}-user", "service_name": f"{word}-service"}
+    labels = {"feature": f"{word}-feature", "beside": f"{word}-beside"}
+    who = {
+        "team": team,
+        "labels": labels,
+        "project": f"{word}-project",
+        "user": f"{word}-user",
+        "service_name": f"{word}-service",
+    }
     return {
         "schema": "inference/1", "record_id": f"{number:032x}", "kind": "call", "billed": True, "operation": "chat",
         "source": {"format": "otlp.traces", "convention": "gen_ai"}, "provider": f"{word}-provider",
@@ -107,6 +114,7 @@ async def rig_in(folder: Path) -> AsyncIterator[Rig]:
     listen = dict.fromkeys(("http", "service"), "127.0.0.1:0") | {"grpc": "off", "admin": "0.0.0.0:0"}
     overrides = {
         "data_dir": str(folder / "data"), "listen": listen, "workers": "off", "mcp": "on", "counting.settle": "0s",
+        "tags": {"feature": ["app.feature"]},
     }  # fmt: skip
     gateway = await Gateway.start(load_config(None, overrides, {}))
     try:
@@ -185,6 +193,8 @@ def queries_of(row: Row) -> Iterator[dict[str, str]]:
         return
     yield from ({"group_by": each, "compare": "previous", "range": "last_7_days"} for each in DIMENSIONS)
     yield {"group_by": "model,user,project", "sort_key": "name"}
+    yield {"group_by": "tag:feature", "compare": "previous", "range": "last_7_days"}
+    yield {"tag:feature": "zebra-feature"}
     yield {"interval": "day", "compare": "previous", "range": "last_7_days"}
     yield {"interval": "hour", "range": "last_24_hours", "sort_key": "start"}
     yield {"group_by": "model", "search": "zebra"}
@@ -335,6 +345,8 @@ async def test_totals_and_every_row_are_of_the_own_calls(rig: Rig) -> None:
         "team": ([OWN], 1, False), "service_name": (["own-service"], 1, False), "operation": (["chat"], 1, False),
         "source": (["otlp.traces"], 1, False),
     }  # fmt: skip
+    tags = await rig.ask("GET", "/v2/billing/resource-tags", rig.credentials["key"])
+    assert "own-feature" in tags.text
     calls = (await rig.ask("GET", "/v2/calls", rig.credentials["token"])).json()
     assert {each["record_id"] for each in calls["calls"]} == {RECORDS[0]["record_id"], RECORDS[4]["record_id"]}
     assert calls["pagination"]["total_count"] == 2

@@ -1,7 +1,7 @@
 """Signing in by OpenID Connect: to the provider and back, with a session in the end.
 
 The way back is a page that leads on by itself. A redirect would still be part of the way from the
-provider's site, on which browsers send no cookie that is `SameSite=Strict`.
+provider's site, on which some browsers send no cookie that is `SameSite=Strict`.
 """
 
 import re
