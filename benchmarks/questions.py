@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +30,7 @@ from gateway.operate.site.usage_answers import asked as overview
 from gateway.operate.site.usage_question import question_of
 from gateway.stores.postgres.database import PostgresDatabase
 from gateway.stores.sql.sums.home import SqlSums
+from gateway.usage.sums.allocation import Definition, Rule, Share
 from gateway.usage.sums.answer_json import answer_json
 from gateway.usage.sums.answering import answered
 from gateway.usage.sums.home import Counted
@@ -72,6 +74,28 @@ QUESTIONS: Final = {
 """What it is, and its parameters of `GET /v2/usage`."""
 
 
+OF_TAGS: Final = {
+    "by feature, 24 hours": "range=last_24_hours&group_by=tag:feature",
+    "by feature, 30 days": "range=last_30_days&group_by=tag:feature",
+    "by feature of one team, 7 days": "range=last_7_days&group_by=tag:feature&team=team-7",
+    "by team, then feature, 30 days": "range=last_30_days&group_by=team,tag:feature",
+    "by model of one feature, 30 days": "range=last_30_days&group_by=model&tag=feature%3Dfeature-7",
+    "days of one feature, 30 days": "range=last_30_days&interval=day&tag=feature%3Dfeature-7",
+    "allocated by key and service, 24 hours": "range=last_24_hours&group_by=tag:cost_center",
+    "allocated by key and service, 30 days": "range=last_30_days&group_by=tag:cost_center",
+    "allocated, then by provider, 30 days": "range=last_30_days&group_by=tag:cost_center,provider",
+    "days of one allocated, 30 days": "range=last_30_days&interval=day&tag=cost_center%3Dcenter-1",
+}
+"""Asked with `--tags`. Ten rules give a cost centre, which no call brings, by key and service."""
+TAGS: Final = ("feature", "customer", "cost_center")
+RULES: Final = tuple(
+    Rule(
+        {"key": (f"key-{n}",), "service_name": tuple(f"service-{m}" for m in range(25))},
+        (Share(f"center-{n}", Decimal("60.5")), Share("center-0", Decimal("39.5"))),
+    )
+    for n in range(1, 11)
+)
+
 PAGES: Final = {
     "Explore by user, 24 hours": "range=last_24_hours&group_by=user&compare=previous",
     "Explore by team, 24 hours": "range=last_24_hours&group_by=team&compare=previous",
@@ -96,9 +120,9 @@ class Cost(NamedTuple):
     wall_ms: float
 
 
-def records(count: int, names: int, days: int) -> Iterator[bytes]:
+def records(count: int, names: int, days: int, tags: int) -> Iterator[bytes]:
     """Calls of the last *days* days in order: each model in turn, with a user and a device of its
-    own.
+    own. *tags*: values of the tag feature, a tenth of them of the tag customer; 0 for neither.
     """
     for n in range(count):
         name = f"{n % names:05}"
@@ -115,17 +139,22 @@ def records(count: int, names: int, days: int) -> Iterator[bytes]:
             },
             "source": {"format": "otlp.traces"}, "cost": cost if n % 10 else None,
         }  # fmt: skip
+        if tags:
+            labels = {"feature": f"feature-{n % tags}", "customer": f"customer-{n % max(1, tags // 10)}"}
+            record["attribution"] = {**record["attribution"], "labels": labels}  # type: ignore[dict-item]  # it is one
         yield orjson.dumps(record)
 
 
 async def fill(sums: SqlSums, options: argparse.Namespace) -> Cost:
     """As the follower does, some thousand records a commit; what it cost."""
-    left = records(options.records, options.names, options.days)
+    left = records(options.records, options.names, options.days, options.tags)
+    tags = TAGS if options.tags else ()
+    await sums.begin(NOW_MS, tags)
     spent = Cost(0, 0)
     number = 0
     while page := list(islice(left, PER_COMMIT)):
         number += 1
-        began, tally = _now(), Tally()
+        began, tally = _now(), Tally(tags=tags)
         now_ms = NOW_MS - (options.records - number * PER_COMMIT) * options.days * 86_400_000 // options.records
         tally.add(page, now_ms=now_ms)
         await sums.store(Counted(tally, SOURCE, number, now_ms, now_ms, now_ms))
@@ -136,7 +165,8 @@ async def fill(sums: SqlSums, options: argparse.Namespace) -> Cost:
 async def asked(sums: SqlSums, query: str) -> Cost:
     """What one question costs, from its parameters to its JSON."""
     began = _now()
-    queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
+    queries = UsageQueries(sums, now_ms=lambda: NOW_MS, tags=TAGS)
+    queries.allocation = lambda: [Definition("tag:cost_center", 1, RULES)]
     question = read_question(parse_qsl(query), NOW_MS)
     async with queries.apart() as apart:
         json.dumps(answer_json(question, await answered(apart, question)))
@@ -189,7 +219,12 @@ async def measure(options: argparse.Namespace) -> int:
             print(f"{spent.cpu_ms * 1000 / options.records:.1f} µs of CPU a record to store")
         print(f"{'question':40} {'first: CPU':>10} {'time':>6}  {'again: CPU':>10} {'time':>6}  ms")
         worst = 0.0
-        for questions, ask in ((QUESTIONS, asked), (PAGES, explored_by), (OVERVIEWS, overviewed)):
+        for questions, ask in (
+            (QUESTIONS, asked),
+            (OF_TAGS if options.tags else {}, asked),
+            (PAGES, explored_by),
+            (OVERVIEWS, overviewed),
+        ):
             for name, query in questions.items():
                 if options.only in name:
                     try:
@@ -211,6 +246,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--names", type=int, default=60_000)
     parser.add_argument("--days", type=int, default=30, help="in which the calls are")
+    parser.add_argument("--tags", type=int, default=0, help="values of the tag feature")
     parser.add_argument("--store", type=Path, metavar="FOLDER")
     parser.add_argument("--dsn")
     parser.add_argument("--only", default="", help="a part of the names of questions")

@@ -12,12 +12,13 @@ from gateway.common.lists.conventions import BadListRequest
 from gateway.operate.costs import LIST_TAGS
 from gateway.operate.operation import OperationCall
 from gateway.operate.usage import show
+from gateway.usage.billing.content import day_content
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.figures import Breakdown, together
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.query import UsageQueries
-from gateway.usage.sums.tally import Tally
+from gateway.usage.sums.tally import HOUR_MS, Tally
 from gateway.usage.sums.timespan import TimeRange
 from tests.support.native import IMPLEMENTATIONS
 from tests.unit.usage.sums.test_tally import NOW_MS, record, store
@@ -200,6 +201,25 @@ async def test_a_page_of_groups_by_a_tag_goes_on_by_its_cursor(sums: SumHome) ->
         cursor = answer["pagination"]["cursor"]["next_cursor"]
         query = (("group_by", "tag:feature"), ("cursor", cursor)) if cursor else ()
     assert seen == ["f3", "f2", "f1"]
+
+
+async def test_a_billing_drop_has_the_tags_of_a_day(sums: SumHome) -> None:
+    await add(sums, of("1", feature="x"), of("2", feature="x"), of("4"))
+    hour = NOW_MS // HOUR_MS // 24 * 24
+    content = await sums.read(lambda kept: day_content(kept, hour, now_hour=NOW_MS // HOUR_MS))
+    rows = [orjson.loads(line) for line in content.lines]
+    assert {row["Tags"]: row["BilledCost"] for row in rows} == {
+        '{"team": "core", "feature": "x"}': "3", '{"team": "core"}': "4",
+    }  # fmt: skip
+
+
+async def test_a_limited_caller_sees_the_calls_of_its_tag(sums: SumHome) -> None:
+    await add(sums, of("1", "a", feature="x"), of("2", "b", feature="x"), of("4", "b", feature="y"), of("8", "b"))
+    limited = queries_of(sums).limited((("tag:feature", ("x",)),))
+    assert costs(await limited.by("team", within=TODAY)) == {("b",): 2, ("a",): 1}
+    assert costs(await limited.by("tags", within=TODAY)) == {('{"feature":"x"}',): 3}
+    unconfigured = queries_of(sums).limited((("tag:never", ("x",)),))
+    assert (await unconfigured.totals(TODAY)).calls == 0
 
 
 async def test_resource_tags_are_listed_with_their_values(sums: SumHome) -> None:
