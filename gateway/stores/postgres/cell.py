@@ -5,12 +5,14 @@ epoch of the past fails (`Ownership.fence`, `Ownership.share_fence`). So a proce
 for longer than its lease can do no more than send once again what was frozen, under the same ids.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeVar
 
+from gateway.common.contract.errors import CannotStart
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from gateway.stores.sql.database import make_tables
 from spool.errors import Fenced
@@ -21,6 +23,9 @@ FORGET_S: Final = 24 * 3600
 """After which a member that was not seen is forgotten."""
 ALIVE_S: Final = 10
 """A member that was seen within this time is alive."""
+LOOK_S: Final = 0.5
+"""How often a gateway notes itself; an owner does so five times a lease."""
+MAX_LOOK_S: Final = 2.0
 MAX_LEASE_S: Final = 60
 """By the configuration. One that ends later is of a clock that was ahead, as of the server before a
 failover."""
@@ -170,11 +175,31 @@ class PostgresCell:
 
     @classmethod
     async def open(cls, database: PostgresDatabase, itself: Itself, lease_s: float) -> "PostgresCell":
-        """Missing tables are made; what a killed process of this member noted is gone."""
+        """Missing tables are made; what a killed process of this member noted is gone. Raises
+        CannotStart where a process that runs has the same id.
+        """
         await make_tables(database, "cell")
         cell = cls(database, itself, lease_s)
+        await cell._refuse_same_id()
         await cell.leave()
         return cell
+
+    async def _refuse_same_id(self) -> None:
+        """One that runs notes itself again within a short time; one that was killed does not."""
+        before = await self._noted()
+        if before is None or not before.is_alive:
+            return
+        waited_s = min(self._lease_s / 5, MAX_LOOK_S) + LOOK_S
+        await asyncio.sleep(waited_s)
+        after = await self._noted()
+        if after is not None and after.silent_s < before.silent_s + waited_s / 2:
+            raise CannotStart(
+                f"the gateway on {after.name} runs with the same instance-id: this data directory is a copy of its own;"
+                " delete the file instance-id in the copy"
+            )
+
+    async def _noted(self) -> Member | None:
+        return next((each for each in await self.members() if each.id == self._itself.id), None)
 
     @property
     def member(self) -> str:

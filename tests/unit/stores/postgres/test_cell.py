@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.common.contract.errors import CannotStart
 from gateway.stores.postgres.cell import Itself, PostgresCell
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from spool.errors import Fenced
@@ -196,6 +197,26 @@ async def test_members_are_listed_until_they_leave(cell: Members) -> None:
     assert (await cell.first.owner()).bytes_per_s == 4096.5
     await cell.first.leave()
     assert [x.name for x in await cell.second.members()] == ["b"]
+
+
+async def test_a_copied_data_directory_is_refused(cell: Members) -> None:
+    """With its instance-id two gateways would be one member: each would say of the other that it
+    owns nothing.
+    """
+
+    async def run() -> None:
+        while True:
+            await cell.first.note_itself(None, None)
+            await asyncio.sleep(0.1)
+
+    running = asyncio.create_task(run())
+    await cell.first.note_itself(None, None)
+    try:
+        with pytest.raises(CannotStart, match="on a runs with the same instance-id"):
+            await PostgresCell.open(cell.database, itself("a"), 1.0)
+    finally:
+        running.cancel()
+    assert [each.name for each in await cell.second.members()] == ["a"]
 
 
 async def test_a_gateway_that_starts_again_after_a_kill_is_what_it_is_now(cell: Members) -> None:
