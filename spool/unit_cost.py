@@ -176,6 +176,31 @@ def changed(before: Total | None, change: Change, *, starts_whole: bool, records
             return Total(change.value, is_whole=True, records=total.records + records)
 
 
+class Judged(NamedTuple):
+    """What a read at the upstream states of a total that was in doubt."""
+
+    delivered: int
+    """How many of its values were delivered."""
+    total: Decimal
+
+
+def judged(held: Decimal | None, values: Sequence[Decimal], found: Decimal) -> Judged | None:
+    """What became of a total that the upstream held *held* of (None: not known), and that was to be
+    *values*, one after the other, where it holds *found* by now; None where that does not state it.
+
+    A total that no one else changes has one of these values there, or one that came after the last.
+    As long as totals grow, that one is larger. If *found* is smaller than the last one and none of
+    them, a record was deleted or replaced, another one sends there, or the read is late.
+    """
+    if held is None:  # it holds nothing only if nothing was delivered
+        return Judged(0, values[-1] if values else found) if not (found and values) else None
+    there = [held, *map(sent_value, values)]
+    for delivered in reversed(range(len(there))):
+        if there[delivered] == found:
+            return Judged(delivered, values[-1] if values else held)
+    return Judged(len(values), found) if found > there[-1] >= held else None
+
+
 def operation_of(total: Total) -> Operation:
     """How the total is sent.
 
@@ -227,6 +252,13 @@ def wire_record(shape: Shape, place: TotalKey, value: Decimal | None) -> dict[st
     if value is not None:
         record["value"] = decimal_text(value)
     return record
+
+
+def item_body(stream: Stream, operation: Operation, place: TotalKey, value: Decimal) -> bytes:
+    """A total that is sent, as the exporter and a dead letter have it."""
+    sent = None if operation == "delete" else sent_value(value)
+    record = wire_record(stream.shape, place, sent)
+    return orjson.dumps({"stream": stream.name, "kind": stream.shape.kind, "operation": operation, "record": record})
 
 
 def place_in(shape: Shape, record: dict[str, Any]) -> TotalKey:

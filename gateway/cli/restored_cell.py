@@ -22,7 +22,9 @@ def go_on(config: Config, *, as_json: bool) -> int:
     seen = f"; this gateway saw {restored.seen_turn}" if restored.seen_turn else ""
     click.echo(f"{name_of(config.store)} goes on: a gateway owns it within seconds (turn {restored.turn}{seen}).")
     click.echo("Totals of unit cost are read at the upstream before they are replaced.")
-    if restored.deletions:
-        waiting = plural(restored.deletions, "record of a deletion is", "records of deletions are")
-        click.echo(f"{waiting} a dead letter now: see `telemetry-gateway spool dead-letters`.")
+    if restored.dead_letters:
+        waiting = plural(restored.dead_letters, "record of unit cost", "records of unit cost")
+        click.echo(
+            f"{waiting} may have been delivered: see `telemetry-gateway spool dead-letters list --reason restored`."
+        )
     return 0

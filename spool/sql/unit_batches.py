@@ -19,8 +19,9 @@ from spool.sql import dead_letter_rows, unit_streams
 from spool.sql.connection import Connection
 from spool.sql.dead_letter_rows import DeadLetterRow
 from spool.sql.rows import FreezeLimits, Waiting
+from spool.sql.unit_base import begin_with_sums
 from spool.sql.unit_streams import May
-from spool.sql.unit_totals import begin_with_sums, stream_with
+from spool.sql.unit_totals import stream_with
 from spool.sql.unit_waiting import WaitingStreams
 from spool.store import Refusal
 from spool.unit_cost import (
@@ -33,9 +34,9 @@ from spool.unit_cost import (
     Total,
     TotalKey,
     decimal_text,
+    item_body,
     operation_of,
     sent_value,
-    wire_record,
 )
 
 
@@ -203,7 +204,7 @@ def _freeze_totals(connection: Connection, stream: Stream, limits: FreezeLimits,
     ).fetchall():
         whole = Decimal(text)
         value = None if operation == "delete" else sent_value(whole)
-        body = _body(stream, operation, TotalKey(*place), value)
+        body = item_body(stream, operation, TotalKey(*place), whole)
         if size and size + len(body) + 1 > limits.max_bytes:
             break
         size += len(body) + 1
@@ -220,33 +221,44 @@ def _freeze_totals(connection: Connection, stream: Stream, limits: FreezeLimits,
     return operation
 
 
-def _body(stream: Stream, operation: Operation, place: TotalKey, value: Decimal | None) -> bytes:
-    """An item as the exporter and a dead letter have it."""
-    return orjson.dumps(
-        {
-            "stream": stream.name,
-            "kind": stream.shape.kind,
-            "operation": operation,
-            "record": wire_record(stream.shape, place, value),
-        }
-    )
-
-
 def acked(connection: Connection, counters: Counters, batch: Batch, refused: Sequence[Refusal], now_ms: int) -> None:
     """The upstream has the totals: what they stand for is delivered, but for the
     *refused*, which are dead letters.
     """
     by_index = {refusal.index: refusal for refusal in refused}
     items = items_of(connection, batch.batch_id)
+    operation = _operation_of(connection, batch)
     for index, item in enumerate(items):
         if index in by_index:
             _bury(connection, counters, item, by_index[index].code, by_index[index].message, now_ms)
         else:
             _ended(counters, delivered=item.records)
-            connection.execute("UPDATE unit_total SET held=? WHERE id=? AND whole", (item.value, item.total_id))
+    accepted = [item for index, item in enumerate(items) if index not in by_index]
+    if operation in {"replace", "delete"}:
+        connection.executemany(
+            "UPDATE unit_total SET held=? WHERE id=? AND whole", [(item.value, item.total_id) for item in accepted]
+        )
+    if operation == "delete":
+        _deleted_widely(connection, [item.total_id for item in accepted])
     if 0 not in by_index:
         unit_streams.was_deleted(connection, batch.batch_id, now_ms)
     _forget(connection, batch)
+
+
+def _operation_of(connection: Connection, batch: Batch) -> str | None:
+    """None for one that was dropped."""
+    found = connection.execute("SELECT operation FROM unit_batch WHERE batch_id=?", (batch.batch_id,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _deleted_widely(connection: Connection, total_ids: Sequence[int]) -> None:
+    """The upstream holds nothing below those of these totals that are deletes of several."""
+    connection.executemany(
+        "UPDATE unit_total SET held='0' WHERE id IN (SELECT below.id FROM unit_total wide JOIN unit_total below"
+        " ON below.stream=wide.stream AND below.bucket_ms=wide.bucket_ms AND wide.element IN ('', below.element)"
+        " AND wide.filter IN ('', below.filter) WHERE wide.id=? AND wide.wide)",
+        [(total_id,) for total_id in total_ids],
+    )
 
 
 def buried(connection: Connection, counters: Counters, batch: Batch, code: str, message: str, now_ms: int) -> None:

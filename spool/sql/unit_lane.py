@@ -10,7 +10,7 @@ import structlog
 from spool.clock import rfc3339_ms, uuid7
 from spool.counters import Counters
 from spool.record import UNIT_COST, Batch, Lane
-from spool.sql import unit_batches, unit_streams, unit_totals
+from spool.sql import unit_base, unit_batches, unit_streams, unit_totals
 from spool.sql.commits import Commits
 from spool.sql.connection import Connection
 from spool.sql.rows import FreezeLimits, Waiting
@@ -135,11 +135,15 @@ class SqlUnitCostLane:
     # ---- beside the pump
 
     async def learn_base(self, stream: str, base: Sequence[BaseRecord] | None) -> None:
-        """What the upstream holds of a stream that nothing was sent of yet; None when it cannot be
-        known. On disk when this returns.
+        """What the upstream holds of a stream that nothing was sent of yet, or whose totals are in
+        doubt; None when it cannot be known. On disk when this returns.
         """
         wall_ms, now_ms = self._spool.wall_ms(), self._spool.age_ms()
-        await self._spool.ask(lambda c, _: unit_totals.learn_base(c, stream, base, wall_ms, now_ms))
+        set_aside = await self._spool.ask(
+            lambda c, counters: unit_base.learn_base(c, counters, stream, base, wall_ms, now_ms)
+        )
+        if set_aside:
+            log.warning("unit-cost records may have been delivered before", stream=stream, records=set_aside)
 
     async def streams(self) -> list[Stream]:
         return await self._spool.ask_behind(lambda c, _: unit_totals.streams(c))

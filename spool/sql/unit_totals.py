@@ -8,6 +8,7 @@ kept and pending once it changed a total.
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Final
 
 import orjson
 
@@ -19,7 +20,6 @@ from spool.unit_cost import (
     EXACT,
     NEVER_WHOLE_MS,
     ZERO,
-    BaseRecord,
     Change,
     Metered,
     Mismatch,
@@ -38,8 +38,10 @@ from spool.unit_cost import (
 )
 
 PRUNE_AT_ONCE = 1_000
+UNKNOWN: Final = ""
+"""`held` of a total while it is not known what the upstream holds at its place."""
 
-_INSERT = (
+INSERT = (
     "INSERT INTO unit_total (stream, bucket_ms, element, filter, value, held, whole, wide, records, since_ms, touched_ms)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -201,26 +203,32 @@ class _Ledger:
         return self._totals[place]
 
     def _starts_whole(self, place: TotalKey) -> bool:
-        whole_from_ms = self._stream.whole_from_ms
-        if whole_from_ms is not None and place.bucket_ms >= whole_from_ms:
+        if self._is_known_empty(place):
             return True
         return self._stream.ships == "replace" and any(wide.covers(place) for wide in self._wide)
 
+    def _is_known_empty(self, place: TotalKey) -> bool:
+        whole_from_ms = self._stream.whole_from_ms
+        return whole_from_ms is not None and place.bucket_ms >= whole_from_ms
+
+    def _held_at_first(self, place: TotalKey) -> str:
+        return "0" if self._is_known_empty(place) else UNKNOWN
+
     def write(self, now_ms: int) -> None:
         new = [
-            _new_row(self._stream, place, self._totals[place], now_ms)
+            new_row(self._stream, place, self._totals[place], now_ms, self._held_at_first(place))
             for place in self._changed
             if place not in self._ids
         ]
-        self._connection.executemany(_INSERT, new)
+        self._connection.executemany(INSERT, new)
         changed = [
             _changed_row(id_, self._totals[place], now_ms) for place, id_ in self._ids.items() if place in self._changed
         ]
         self._connection.executemany(_UPDATE, changed)
 
 
-def _new_row(stream: Stream, place: TotalKey, total: Total, now_ms: int, held: str = "0") -> tuple[object, ...]:
-    """For `_INSERT`."""
+def new_row(stream: Stream, place: TotalKey, total: Total, now_ms: int, held: str) -> tuple[object, ...]:
+    """For `INSERT`; *held*: what the upstream holds, or `UNKNOWN`."""
     value, is_wide = decimal_text(total.value), place.is_wide(stream.shape.kind)
     return (stream.stream_id, *place, value, held, total.is_whole, is_wide, total.records, now_ms, now_ms)
 
@@ -258,100 +266,6 @@ def _wide_places(connection: Connection, stream: Stream) -> list[TotalKey]:
     return [TotalKey(*row) for row in found]
 
 
-def learn_base(connection: Connection, name: str, base: Sequence[BaseRecord] | None, wall_ms: int, now_ms: int) -> None:
-    """The upstream holds *base* in a stream that nothing was sent of; None when that cannot
-    be known. Once is enough.
-    """
-    stream = stream_named(connection, name)
-    if stream is None or stream.whole_from_ms is not None:
-        return
-    if base is None:
-        begin_with_sums(connection, stream, wall_ms)
-        return
-    wide = _wide_places(connection, stream)
-    held: dict[TotalKey, Decimal] = {}
-    for place, value in base:  # the upstream may list what it was sent one by one
-        held[place] = EXACT.add(held.get(place, ZERO), value)
-    for place, value in held.items():
-        found = _read(connection, stream, place)
-        if found is None:
-            if not any(deleted.covers(place) for deleted in wide):
-                total = Total(value, is_whole=True, records=0)
-                connection.execute(_INSERT, _new_row(stream, place, total, now_ms, decimal_text(value)))
-        elif not found[1].is_whole:
-            connection.execute(
-                "UPDATE unit_total SET value=?, held=?, whole=TRUE WHERE id=?",
-                (decimal_text(EXACT.add(found[1].value, value)), decimal_text(value), found[0]),
-            )
-    _whole_from(connection, stream, ALWAYS_WHOLE_MS)
-
-
-def begin_with_sums(connection: Connection, stream: Stream, wall_ms: int) -> None:
-    """What the upstream holds is not known: buckets that began already go by `sum`, the
-    later ones are ours alone.
-    """
-    _whole_from(connection, stream, next_bucket_ms(wall_ms, stream.shape.granularity))
-
-
-def _whole_from(connection: Connection, stream: Stream, whole_from_ms: int) -> None:
-    connection.execute("UPDATE unit_stream SET whole_from_ms=? WHERE id=?", (whole_from_ms, stream.stream_id))
-    connection.execute(
-        "UPDATE unit_total SET whole=TRUE WHERE stream=? AND bucket_ms>=?", (stream.stream_id, whole_from_ms)
-    )
-
-
-def distrust(connection: Connection) -> None:
-    """The rows may be older than what the upstream holds, or not be all: find out again what it
-    holds before anything is replaced.
-
-    What came since a total was accepted is kept, to be added to what is found there. Batches
-    of old totals are taken back.
-    """
-    for statement in _WITHOUT_ROWS_LOST:
-        connection.execute(statement)
-    for stream in streams(connection):
-        if stream.ships == "replace" and stream.whole_from_ms is not None:
-            _take_back(connection, stream)
-            for total_id, value, held in connection.execute(
-                "SELECT id, value, held FROM unit_total WHERE stream=? AND whole AND NOT wide", (stream.stream_id,)
-            ).fetchall():
-                unsent = decimal_text(EXACT.subtract(Decimal(value), Decimal(held)))
-                connection.execute(
-                    "UPDATE unit_total SET value=?, held='0', whole=FALSE WHERE id=?", (unsent, total_id)
-                )
-            connection.execute("UPDATE unit_stream SET whole_from_ms=NULL WHERE id=?", (stream.stream_id,))
-
-
-_WITHOUT_ROWS_LOST = (
-    "DELETE FROM unit_total WHERE stream NOT IN (SELECT id FROM unit_stream)",
-    "DELETE FROM unit_batch WHERE stream NOT IN (SELECT id FROM unit_stream)",
-    "DELETE FROM unit_item WHERE batch_id NOT IN (SELECT batch_id FROM unit_batch)",
-    "DELETE FROM unit_batch WHERE operation!='read' AND batch_id NOT IN (SELECT batch_id FROM unit_item)",
-)
-"""Rows that are of no use without others, which are gone: what they stood for is counted as lost.
-"""
-
-
-def _take_back(connection: Connection, stream: Stream) -> None:
-    """Let the records of frozen totals wait again; a `sum` stays frozen, for the
-    upstream may know it by its key.
-    """
-    frozen = "SELECT batch_id FROM unit_batch WHERE stream=? AND operation IN ('replace', 'delete')"
-    for total_id, records, since_ms in connection.execute(
-        f"SELECT total, records, since_ms FROM unit_item WHERE batch_id IN ({frozen})",  # noqa: S608 - own SQL
-        (stream.stream_id,),
-    ).fetchall():
-        connection.execute(
-            "UPDATE unit_total SET since_ms=CASE WHEN records=0 OR since_ms>? THEN ? ELSE since_ms END, records=records+?"
-            " WHERE id=?",
-            (since_ms, since_ms, records, total_id),
-        )
-    connection.execute(f"DELETE FROM unit_item WHERE batch_id IN ({frozen})", (stream.stream_id,))  # noqa: S608 - own SQL
-    connection.execute(
-        "DELETE FROM unit_batch WHERE stream=? AND operation IN ('replace', 'delete')", (stream.stream_id,)
-    )
-
-
 def requeue(connection: Connection, body: bytes, records: int, buried_ms: int, now_ms: int) -> bool:
     """Make a dead letter's *records* pending again, at the total as it stands now;
     whether that could be done.
@@ -376,7 +290,7 @@ def requeue(connection: Connection, body: bytes, records: int, buried_ms: int, n
     total = _with_dead_letter(found and found[1], operation, _value_of(item["record"]))
     total = total._replace(records=waiting + records)
     if found is None:
-        connection.execute(_INSERT, _new_row(stream, place, total, now_ms))
+        connection.execute(INSERT, new_row(stream, place, total, now_ms, UNKNOWN))
     else:
         connection.execute(_UPDATE, _changed_row(found[0], total, now_ms))
     return True

@@ -51,6 +51,7 @@ def any_step(chance: Random) -> Step:
         (1, "wait", lambda: (pick([NAME_BLOCKED_MS, DAY_MS, 8 * DAY_MS]),)),
         (1, "look_after", lambda: (pick([0, DAY_MS]),)),
         (1, "forget", lambda: (pick([0, 1000]),)),
+        (1, "put_back", tuple),
         (1, "restart", lambda: (pick([True, False]),)),
     ]
     (_, name, arguments), *_ = chance.choices(steps, [weight for weight, *_ in steps])
@@ -119,6 +120,9 @@ class Course:
 
     async def ship(self, max_records: int, max_bytes: int) -> object:
         return self._hold(await self._lane.freeze(UNIT_COST, max_records=max_records, max_bytes=max_bytes))
+
+    async def put_back(self) -> None:
+        await self._home.put_back()
 
     async def bring(self, lane: Lane, n: int) -> None:
         self._made += 1

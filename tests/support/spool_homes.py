@@ -14,16 +14,21 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from spool.counters import Counters
 from spool.dead_letters import Chosen
 from spool.errors import SpoolError
 from spool.postgres.spool import PostgresSpool, no_fence, open_writer
 from spool.postgres.writer import Fence
 from spool.record import AI_TELEMETRY, Lane
 from spool.settings import SpoolSettings
+from spool.sql import unit_doubts as of_backup
+from spool.sql.connection import Connection
 from spool.sql.opening import lanes_of
+from spool.sql.spool import SqlSpool
 from spool.sqlite.spool import SqliteSpool
 from spool.store import Spool
 from tests.support.postgres import needs_postgres, shared_server
+from tests.support.spool_in_memory import unit_doubts
 from tests.support.spool_in_memory.home import MemoryHome, check
 from tests.support.spool_in_memory.spool import SpoolInMemory
 from tests.support.spool_rig import SETTINGS, Clock, assert_balanced
@@ -59,6 +64,9 @@ class SpoolHome(Protocol):
         """From now on every commit with records in it fails; all others go on."""
 
     async def mend_appends(self) -> None: ...
+
+    async def put_back(self) -> None:
+        """What is kept is that of a backup, which may be older than the upstream."""
 
     async def check(self) -> None:
         """The identities hold, and the figures state what is kept."""
@@ -134,11 +142,24 @@ class InFolder:
     async def _run(self, sql: str) -> None:
         await self._spool.ask(lambda connection, _: connection.execute(sql))
 
+    async def put_back(self) -> None:
+        await doubt(self._spool, self._clock)
+
     async def check(self) -> None:
         await assert_balanced(self._spool)
 
     async def close(self) -> None:
         await self._spool.close()
+
+
+async def doubt(spool: SqlSpool[Any], clock: Clock) -> None:
+    """As a start with the rows of a backup does."""
+
+    def doubt(connection: Connection, counters: Counters) -> None:
+        of_backup.distrust(connection, clock())
+        of_backup.give_up(connection, counters, clock())
+
+    await spool.ask(doubt)
 
 
 def die_at_commit(writer: Any, die: Callable[[], None], *, after: bool) -> None:
@@ -208,6 +229,9 @@ class InPostgres:
     async def _run(self, sql: str) -> None:
         await self._spool.ask(lambda connection, _: connection.execute(sql))
 
+    async def put_back(self) -> None:
+        await doubt(self._spool, self._clock)
+
     async def check(self) -> None:
         await assert_balanced(self._spool)
 
@@ -265,6 +289,10 @@ class InMemory:
 
     async def mend_appends(self) -> None:
         self._opened.disk.refuses_chunks = False
+
+    async def put_back(self) -> None:
+        ids = iter(self._spool.batch_id, "")
+        await self._spool.ask(lambda disk: unit_doubts.put_back(disk, ids, self._clock()))
 
     async def check(self) -> None:
         check(self._opened.disk)

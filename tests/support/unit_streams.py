@@ -133,7 +133,7 @@ class UnitRig:
         """Everything that waits, to the upstream."""
         while (batch := await self.freeze()) is not None:
             if orjson.loads(batch.records[0])["operation"] == "read":
-                await self.lane.learn_base(STREAM, self.base())
+                await self.lane.learn_base(STREAM, self.base() if self.can_read else None)
             else:
                 self.far.apply(batch)
             await self.lane.ack(batch)

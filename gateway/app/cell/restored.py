@@ -17,7 +17,7 @@ from spool.errors import SpoolError
 from spool.postgres.committing import UnknownOutcome, committed
 from spool.postgres.connection import PostgresConnection
 from spool.postgres.session import connect, mapped_errors
-from spool.sql import unit_streams, unit_totals
+from spool.sql import unit_doubts
 from spool.sql.counter_rows import load_counters, save_counters
 
 FURTHER: Final = 1_000_000_000
@@ -30,14 +30,14 @@ class Restored(NamedTuple):
     """As the database had it."""
     seen_turn: int
     """As this gateway saw it; 0 where it saw none."""
-    deletions: int
-    """Deletions of unit-cost streams that became dead letters."""
+    dead_letters: int
+    """Records of unit cost that became dead letters: deletions, and totals that go by `sum`."""
 
 
 async def go_on_restored(config: Config) -> Restored:
     """Let gateways own the cell of *config* again, as after `restore` of a backup. Totals of unit
-    cost are read at the upstream before they are replaced. No stream is deleted that may hold what
-    was sent since. An owner that runs is fenced. May be repeated.
+    cost are read at the upstream before they are replaced. Nothing is deleted that may have been
+    sent since. An owner that runs is fenced. May be repeated.
 
     Raises CannotStart, DatabaseUnavailable, SpoolError, OSError.
     """
@@ -63,8 +63,9 @@ def _settled(postgres: psycopg.Connection, seen: SeenTurn) -> Restored:
     )  # waits for what an owner commits, and fails all that comes later
     counters = load_counters(connection)
     before = _dead_letters(counters)
-    unit_totals.distrust(connection)
-    unit_streams.give_up_deletions(connection, counters, wall_ms())
+    now_ms = wall_ms()
+    unit_doubts.distrust(connection, now_ms)
+    unit_doubts.give_up(connection, counters, now_ms)
     save_counters(connection, counters)
     return Restored(owner.turn, seen_turn, _dead_letters(counters) - before)
 

@@ -21,7 +21,7 @@ from spool.counters import Counters, LaneCounters
 from spool.dead_letters import QUARANTINED
 from spool.record import AI_TELEMETRY, OWN_LANES, Lane
 from spool.settling import Position
-from spool.sql import dead_letter_rows, rows, unit_streams, unit_totals
+from spool.sql import dead_letter_rows, rows, unit_doubts
 from spool.sql.dead_letter_rows import DeadLetterRow
 from spool.sql.replay import ranges
 from spool.sql.rows import NEVER_SETTLES
@@ -85,9 +85,9 @@ def reconcile(
     if unknown or damaged.get("change"):
         settle_anew(connection)
     if unknown or damaged.keys() & {"unit_total", "unit_stream", "unit_batch", "unit_item"}:
-        unit_totals.distrust(connection)
+        unit_doubts.distrust(connection, now_ms)
     if unknown:  # the rows may be old ones, as those of a backup are; `balance` counts them
-        unit_streams.give_up_deletions(connection, Counters(), now_ms)
+        unit_doubts.give_up(connection, Counters(), now_ms)
     for lane in lanes:
         if unknown or damaged.get("batch"):
             send_anew(connection, lane, summary)

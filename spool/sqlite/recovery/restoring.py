@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from spool.counters import Counters
 from spool.data_dir import DATABASE
-from spool.sql import unit_streams, unit_totals
+from spool.sql import unit_doubts
 from spool.sql.counter_rows import load_counters, save_counters
 from spool.sqlite import database
 from spool.sqlite.recovery import reconcile
@@ -23,9 +23,10 @@ class Restored(NamedTuple):
 def settle_restored(data_dir: Path, now_ms: int) -> Restored:
     """Make the spool.db of a backup in *data_dir* ready for the next start.
 
-    1. Totals of unit cost that the upstream may have newer ones of are read there before they are
-       replaced. What waits to be sent stays as it is, but for deletions of streams: one would take
-       what was sent after the backup, and becomes a dead letter.
+    1. Totals of unit cost that the upstream may have newer ones of are read there before anything
+       is replaced or added. What waits to be sent stays as it is, but for what may have been
+       delivered since and no read can show: deletions, and totals that travel by `sum`, are dead
+       letters.
     2. The summaries beside it are made to agree with it, so that the start does not take it for an
        old copy.
 
@@ -34,9 +35,9 @@ def settle_restored(data_dir: Path, now_ms: int) -> Restored:
     path = data_dir / DATABASE
     with database.mapped_errors(str(path)), closing(database.connect(data_dir)) as connection:
         with database.one_commit(connection):
-            unit_totals.distrust(connection)
+            unit_doubts.distrust(connection, now_ms)
             counters = load_counters(connection)
-            unit_streams.give_up_deletions(connection, counters, now_ms)
+            unit_doubts.give_up(connection, counters, now_ms)
             save_counters(connection, counters)
         row = connection.execute("SELECT value FROM meta WHERE name='gateway_id'").fetchone()
         if row is not None:

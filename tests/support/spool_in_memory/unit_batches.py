@@ -156,7 +156,7 @@ def _totals(stream: UnitStream, limits: Limits) -> tuple[Operation, list[Item]]:
         size += len(body) + 1
         if items and size > limits.max_bytes:
             break
-        items.append(Item(place, kept.total.records, kept.since_ms, body))
+        items.append(Item(place, kept.total.records, kept.since_ms, body, value or ZERO))
         kept.total = _left(stream, kept.total, operation, value)
     return operation, items
 
@@ -204,11 +204,22 @@ def finish(disk: Disk, batch: Batch, why: Callable[[int], Refusal | None], now_m
         refusal = why(index)
         if refusal is None:
             end(disk, item.records, "delivered")
+            _note_held(stream, unit.operation, item)
         elif item.records:  # else its stream was deleted meanwhile
             disk.bury(UNIT_COST, [(replace(refusal, records=item.records), item.body)], now_ms)
             end(disk, item.records, "dead_lettered")
     if unit.operation == DELETE_STREAM and why(0) is None:
         stream.blocked_until_ms = max(stream.blocked_until_ms, now_ms + NAME_BLOCKED_MS)
+
+
+def _note_held(stream: UnitStream, operation: str, item: Item) -> None:
+    """What the upstream has by now at the item's place, and below a delete of several."""
+    if item.place not in stream.totals or operation not in {"replace", "delete"}:
+        return
+    if stream.totals[item.place].total.is_whole:
+        stream.totals[item.place].held = item.value
+    for below in stream.covered_by(item.place) if item.place.is_wide(stream.shape.kind) else ():
+        stream.totals[below].held = ZERO
 
 
 def ack(disk: Disk, batch: Batch, refused: Sequence[Refusal], now_ms: int) -> None:

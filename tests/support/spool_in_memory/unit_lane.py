@@ -6,7 +6,7 @@ from spool.clock import rfc3339_ms
 from spool.record import UNIT_COST, Batch, Lane
 from spool.store import Depth, Refusal
 from spool.unit_cost import DELETE_STREAM, BaseRecord, Stream
-from tests.support.spool_in_memory import unit_batches
+from tests.support.spool_in_memory import unit_batches, unit_doubts
 from tests.support.spool_in_memory.committing import Committing
 from tests.support.spool_in_memory.disk import Disk
 from tests.support.spool_in_memory.unit_batches import Limits, May, Moment
@@ -120,10 +120,8 @@ class UnitLaneInMemory:
             known = disk.streams.get(stream)
             if known is None or known.whole_from_ms is not None:
                 return
-            if base is None:
-                known.begin_with_sums(wall_ms)
-            else:
-                known.learn_base(base, now_ms)
+            unclear = known.begin_with_sums(wall_ms) if base is None else known.learn_base(base, now_ms)
+            unit_doubts.set_aside(disk, unclear, now_ms)
 
         await self._spool.ask(learn)
 

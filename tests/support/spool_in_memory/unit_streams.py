@@ -23,6 +23,7 @@ from spool.unit_cost import (
     Total,
     TotalKey,
     changed,
+    judged,
     next_bucket_ms,
     operation_of,
 )
@@ -37,6 +38,8 @@ class KeptTotal:
     since_ms: int
     """When the oldest of its records came that no batch holds."""
     touched_ms: int
+    held: Decimal | None = None
+    """What the upstream holds at the place; None where that is not known."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,8 @@ class Item:
     """That it stands for: none once its stream was deleted."""
     since_ms: int
     body: bytes
+    value: Decimal = ZERO
+    """That is sent. Of an item of a read: what a total in doubt came to."""
 
 
 @dataclass(slots=True)
@@ -130,7 +135,8 @@ class UnitStream:
     def put(self, place: TotalKey, total: Total, now_ms: int) -> None:
         before = self.totals.get(place)
         since_ms = before.since_ms if before is not None and before.total.records else now_ms
-        self.totals[place] = KeptTotal(total, since_ms, now_ms)
+        held = (ZERO if self._is_known_empty(place) else None) if before is None else before.held
+        self.totals[place] = KeptTotal(total, since_ms, now_ms, held)
 
     def _delete_below(self, wide: TotalKey, now_ms: int) -> None:
         """At the upstream the wide delete itself does so. Where others send as well, nothing is
@@ -146,9 +152,10 @@ class UnitStream:
 
     def _starts_whole(self, place: TotalKey) -> bool:
         """Whether the upstream holds nothing at a place that was never seen."""
-        if self.whole_from_ms is not None and place.bucket_ms >= self.whole_from_ms:
-            return True
-        return self.ships == "replace" and self._was_deleted_widely(place)
+        return self._is_known_empty(place) or (self.ships == "replace" and self._was_deleted_widely(place))
+
+    def _is_known_empty(self, place: TotalKey) -> bool:
+        return self.whole_from_ms is not None and place.bucket_ms >= self.whole_from_ms
 
     def _was_deleted_widely(self, place: TotalKey) -> bool:
         return any(wide.covers(place) for wide in self.totals if wide.is_wide(self.shape.kind))
@@ -174,28 +181,77 @@ class UnitStream:
 
     # ---- what the upstream holds
 
-    def learn_base(self, base: Sequence[BaseRecord], now_ms: int) -> None:
+    def reading(self, new: UnitBatch | None = None) -> UnitBatch:
+        """The batch that reads; *new* where there is none."""
+        found = next((unit for unit in self.batches if unit.operation == "read"), new)
+        assert found is not None
+        if found is new:
+            self.batches.append(found)
+        return found
+
+    def links(self, place: TotalKey) -> list[Item]:
+        """What waits in the total for a read."""
+        return [item for unit in self.batches if unit.operation == "read" for item in unit.items if item.place == place]
+
+    def learn_base(self, base: Sequence[BaseRecord], now_ms: int) -> list[Item]:
         """The upstream holds *base*, where it may list one place several times."""
-        held: dict[TotalKey, Decimal] = {}
+        there: dict[TotalKey, Decimal] = {}
         for place, value in base:
-            held[place] = EXACT.add(held.get(place, ZERO), value)
-        for place, value in held.items():
-            kept = self.totals.get(place)
-            if kept is None and not self._was_deleted_widely(place):
-                self.totals[place] = KeptTotal(Total(value, True, 0), now_ms, now_ms)  # noqa: FBT003 - it is whole
-            elif kept is not None and not kept.total.is_whole:
-                kept.total = kept.total._replace(value=EXACT.add(kept.total.value, value), is_whole=True)
-        self.begin_whole(ALWAYS_WHOLE_MS)
+            there[place] = EXACT.add(there.get(place, ZERO), value)
+        goes_out = [at for at, x in self.totals.items() if at.is_wide(self.shape.kind) and x.total.records]
+        for place, value in there.items():
+            if place not in self.totals and not any(wide.covers(place) for wide in goes_out):
+                self.totals[place] = KeptTotal(Total(value, True, 0), now_ms, now_ms, value)  # noqa: FBT003 - it is whole
+        unclear = [self._settle(place, kept, there.get(place, ZERO)) for place, kept in self.totals.items()]
+        self.whole_from_ms = ALWAYS_WHOLE_MS
+        return [link for links in unclear for link in links]
 
-    def begin_with_sums(self, wall_ms: int) -> None:
+    def _settle(self, place: TotalKey, kept: KeptTotal, found: Decimal) -> list[Item]:
+        """What may have been delivered; all of it, or nothing."""
+        if place.is_wide(self.shape.kind):
+            return []
+        links = self.links(place)
+        done, value = 0, kept.total.value
+        if not kept.total.is_whole:
+            seen = judged(kept.held, [link.value for link in links], found)
+            if seen is None:
+                return self._unclear(place, kept)
+            done, value = seen.delivered, EXACT.add(seen.total, value)
+        self._wait_again(kept, links[done:])
+        kept.total, kept.held = kept.total._replace(value=value, is_whole=True), found
+        return []
+
+    def _wait_again(self, kept: KeptTotal, links: list[Item]) -> None:
+        for link in links:
+            if link.records:
+                kept.since_ms = min(link.since_ms, kept.since_ms if kept.total.records else link.since_ms)
+                kept.total = kept.total._replace(records=kept.total.records + link.records)
+            self._forget(link)
+
+    def _unclear(self, place: TotalKey, kept: KeptTotal) -> list[Item]:
+        kept.held = None
+        links = self.links(place)
+        for link in links:
+            self._forget(link)
+        return links
+
+    def _forget(self, link: Item) -> None:
+        unit = self.reading()
+        unit.items = [item for item in unit.items if item is not link]
+
+    def begin_with_sums(self, wall_ms: int) -> list[Item]:
         """What it holds cannot be known: the buckets that began go by `sum`."""
-        self.begin_whole(next_bucket_ms(wall_ms, self.shape.granularity))
-
-    def begin_whole(self, from_ms: int) -> None:
-        self.whole_from_ms = from_ms
+        self.whole_from_ms = next_bucket_ms(wall_ms, self.shape.granularity)
+        unclear: list[Item] = []
         for place, kept in self.totals.items():
-            if place.bucket_ms >= from_ms:
-                kept.total = kept.total._replace(is_whole=True)
+            links = self.links(place)
+            if kept.total.is_whole:
+                self._wait_again(kept, links)
+            elif links or kept.held is not None or place.bucket_ms < self.whole_from_ms:
+                unclear += self._unclear(place, kept)
+            else:
+                kept.total, kept.held = kept.total._replace(is_whole=True), ZERO
+        return unclear
 
     # ---- upkeep
 
