@@ -104,7 +104,7 @@ class KeptSums:
     room_checked: int = 0
     as_of_ms: int | None = None
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Source -> its last counted number, and the first hour that was counted of it."""
+    """Source -> its last counted number, and the hour in which counting it began."""
     hours: dict[tuple[int | str, ...], list[int]] = field(default_factory=dict)
     """The names of one series in one hour -> its sums, as detectors read them."""
     models: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -212,9 +212,8 @@ def _store_history(kept: KeptSums, counted: Counted, *, now_hour: int, kept_hour
         others: tuple[int | str, ...] = (names[0], OTHER, OTHER, OTHER, OTHER, *names[5:])
         _add(kept.hours.setdefault(names if fits else others, [0] * len(OF_DETECTORS)), numbers)
     _note_models(kept, counted.tally, kept_hour)
-    before = kept.counted.get(counted.source, (0, now_hour))[1]
-    began = min((int(names[0]) for names in added), default=now_hour)
-    kept.counted[counted.source] = counted.through_no, min(before, began)
+    began = kept.counted.get(counted.source, (0, kept_hour))[1]
+    kept.counted[counted.source] = counted.through_no, began
     oldest = kept_hour - bounds.KEPT_HISTORY_HOURS
     kept.hours = {names: sums for names, sums in kept.hours.items() if oldest < int(names[0]) <= now_hour + 24}
 

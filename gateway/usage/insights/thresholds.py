@@ -41,8 +41,8 @@ TIMES_FROM_NOTHING: Final = 10
 
 # ---- models
 
-NEW_MODEL_AFTER_HOURS: Final = 24
-"""Of history: on the first day every model would be new."""
+NEW_MODEL_AFTER_HOURS: Final = 7 * 24
+"""Since counting began: in the first week every model would be new, that of a weekly job too."""
 NEW_MODEL_REPORTED_HOURS: Final = 7 * 24
 """A week, in which an operator looks."""
 

@@ -47,4 +47,4 @@ class History(NamedTuple):
     """Of the last nine days, in any order."""
     models: Sequence[Model] = ()
     began_hour: int = 0
-    """The first hour with data."""
+    """That in which counting began, whatever the age of the calls."""

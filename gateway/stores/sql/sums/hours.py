@@ -72,8 +72,7 @@ _NOTE_MODEL = (
 )
 _NOTE_COUNTED = (
     "INSERT INTO usage_counted (source, through_no, began_hour) VALUES (?, ?, ?)"
-    " ON CONFLICT (source) DO UPDATE SET through_no = excluded.through_no, began_hour ="
-    " CASE WHEN excluded.began_hour < usage_counted.began_hour THEN excluded.began_hour ELSE usage_counted.began_hour END"
+    " ON CONFLICT (source) DO UPDATE SET through_no = excluded.through_no"
 )
 _INT64 = 2**63 - 1
 
@@ -106,7 +105,7 @@ def write(
     added = _by_series(tally.sums, now_hour, kept_hour)
     connection.executemany(_WRITE, _summed(connection, added))
     _note_models(connection, tally.models(), kept_hour)
-    connection.execute(_NOTE_COUNTED, (source, through_no, min((key.hour for key in added), default=now_hour)))
+    connection.execute(_NOTE_COUNTED, (source, through_no, kept_hour))
     connection.execute(
         "DELETE FROM usage_hours WHERE hour<=? OR hour>?", (kept_hour - bounds.KEPT_HISTORY_HOURS, now_hour + 24)
     )

@@ -190,10 +190,10 @@ def test_a_model_is_new_for_a_week() -> None:
     assert causes(history(models=[model._replace(first_hour=NOW_HOUR - 7 * 24)])) == []
 
 
-def test_no_model_is_new_on_the_first_day() -> None:
+def test_no_model_is_new_in_the_first_week() -> None:
     models = [Model("openai", "gpt-4o", NOW_HOUR - 10), Model("openai", "o3", NOW_HOUR)]
-    assert causes(history(models=models, began_ago=24)) == []
-    assert causes(history(models=models, began_ago=25)) == ["new_model"]
+    assert causes(history(models=models, began_ago=7 * 24)) == []
+    assert causes(history(models=models, began_ago=7 * 24 + 1)) == ["new_model"]
 
 
 def test_models_without_a_price_are_found_with_their_calls() -> None:

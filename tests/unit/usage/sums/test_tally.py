@@ -166,7 +166,6 @@ async def test_what_is_too_old_is_neither_taken_nor_kept(sums: SumHome) -> None:
     old, young = counted(record(ago_h=bounds.KEPT_HISTORY_HOURS)), counted(record(ago_h=bounds.KEPT_HISTORY_HOURS - 1))
     history = await kept(sums, old, young)
     assert [x.hour for x in history.usage] == [NOW_HOUR - bounds.KEPT_HISTORY_HOURS + 1]
-    assert history.began_hour == NOW_HOUR - bounds.KEPT_HISTORY_HOURS + 1
     later = await kept(sums, counted(), now_ms=NOW_MS + HOUR_MS)
     assert later.usage == []
 
@@ -179,10 +178,12 @@ async def test_a_model_is_known_from_its_first_call_on_until_a_month_after_its_l
     assert (await kept(sums, counted(), now_ms=NOW_MS + month_ms)).models == []
 
 
-async def test_counting_began_with_the_first_hour_that_was_counted(sums: SumHome) -> None:
+async def test_counting_began_when_it_did_whatever_the_age_of_the_calls(sums: SumHome) -> None:
     assert (await kept(sums)).began_hour == NOW_HOUR
-    assert (await kept(sums, counted(record(ago_h=5)), counted(record(ago_h=7)))).began_hour == NOW_HOUR - 7
-    assert (await kept(sums, counted(record()), source="another")).began_hour == NOW_HOUR - 7
+    assert (await kept(sums, counted(record(ago_h=5)), counted(record(ago_h=7)))).began_hour == NOW_HOUR
+    later_ms = NOW_MS + 9 * HOUR_MS
+    assert (await kept(sums, counted(record()), now_ms=later_ms)).began_hour == NOW_HOUR
+    assert (await kept(sums, counted(record()), now_ms=later_ms, source="another")).began_hour == NOW_HOUR
 
 
 async def test_series_beyond_the_bound_are_summed_as_others(sums: SumHome, monkeypatch: pytest.MonkeyPatch) -> None:
