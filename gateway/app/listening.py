@@ -111,6 +111,7 @@ def admin_of(
         budgets=watching.budgets,
         views=watching.views,
         allocation=watching.allocation,
+        recommendations=watching.recommendations,
         spool=stores.spool,
         spool_files=NoFiles() if stores.files is None else stores.files.spool,
         lanes=delivering.delivery.lanes,

@@ -23,6 +23,7 @@ from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
+from gateway.stores.sql.recommendations import open_recommendations
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
@@ -34,6 +35,7 @@ from gateway.usage.budgets.home import BudgetHome
 from gateway.usage.insights.home import InsightHome
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
+from gateway.usage.recommendations.home import RecommendationHome
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.home import SumHome
 from gateway.usage.views.store import Views
@@ -52,6 +54,7 @@ class Homes:
     insights: InsightHome
     views: Views
     allocation: AllocationHome
+    recommendations: RecommendationHome
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +149,6 @@ async def stores_in(
         await open_insights(database),
         await SqlViews.open(database, now_ms=build.now_ms),
         await open_allocation(database),
+        await open_recommendations(database),
     )
     return Stores(spool, files, homes, instance_id, *priced, keys, devices, senders, bases, sums, follower, cell)

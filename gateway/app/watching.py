@@ -19,6 +19,8 @@ from gateway.usage.billing.lane import BillingLane
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
 from gateway.usage.insights.snapshot import Snapshot
+from gateway.usage.recommendations.book import Recommendations
+from gateway.usage.recommendations.tariffs import price_of
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
 
@@ -31,6 +33,7 @@ class Watching:
     views: Views
     allocation: Allocations
     rounds: Rounds
+    recommendations: Recommendations
     billing: BillingLane | None
     """None where no billing connection is configured."""
 
@@ -77,7 +80,14 @@ async def start_watching(build: Build, stores: Stores, delivering: Delivering, r
     build.stack.push_async_callback(rounds.last)
     build.run(rounds.run(), "insights")
     build.run(budgets.run(), "budgets")
-    return Watching(status, usage, budgets, homes.views, allocation, rounds, billing)
+    recommendations = Recommendations(
+        homes.recommendations,
+        usage,
+        price_of(stores.prices, now_ms),
+        least_saving=config.recommendations.least_saving,
+        monotonic_s=build.monotonic_s,
+    )
+    return Watching(status, usage, budgets, homes.views, allocation, rounds, recommendations, billing)
 
 
 def status_of(stores: Stores, delivering: Delivering, receiver: Receiver, billing: BillingLane | None) -> StatusReport:

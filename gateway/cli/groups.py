@@ -10,7 +10,7 @@ from gateway.common.suggestions import nearest
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Run": ("run", "demo", "healthcheck", "service"),
-    "Look": ("status", "open", "top", "tap", "usage", "budgets", "views", "allocation", "senders"),
+    "Look": ("status", "open", "top", "tap", "usage", "budgets", "views", "allocation", "recommendations", "senders"),
     "Keys and devices": ("connect", "sources", "keys", "viewer-tokens", "devices"),
     "Data": ("spool", "export", "billing", "reconcile", "backup", "restore", "store", "forget-user"),
     "Help": ("doctor", "check", "normalise", "completion"),

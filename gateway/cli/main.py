@@ -36,6 +36,7 @@ COMMANDS = Commands(
         "budgets": "gateway.cli.budgets:budgets",
         "views": "gateway.cli.views:views",
         "allocation": "gateway.cli.allocation:allocation",
+        "recommendations": "gateway.cli.recommendations:recommendations",
         "export": "gateway.cli.usage_commands:export",
         "billing": "gateway.cli.billing:billing",
         "store": "gateway.cli.store:store",

@@ -27,7 +27,7 @@ from gateway.fleet.devices.offline import OfflineDevices
 from gateway.fleet.senders.store import KeptSenders
 from gateway.local_service.amounts import add_sql_functions
 from gateway.local_service.forgetting import forget_users
-from gateway.operate import allocation, billing, budgets, devices, keys, senders, viewer_tokens, views
+from gateway.operate import allocation, billing, budgets, devices, keys, recommendations, senders, viewer_tokens, views
 from gateway.operate.allocation import AllocationRequests
 from gateway.operate.backup import BackupSource
 from gateway.operate.dead_letters import DeadLetterRequests
@@ -45,6 +45,7 @@ from gateway.stores.sql.billing.days import open_billing
 from gateway.stores.sql.billing.relayed import open_relayed
 from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.devices import SqlDevices
+from gateway.stores.sql.recommendations import open_recommendations
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
@@ -54,6 +55,9 @@ from gateway.usage.billing.book import BillingBook
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.changes import InsightError
+from gateway.usage.pricing.watch import open_prices
+from gateway.usage.recommendations.book import Recommendations
+from gateway.usage.recommendations.tariffs import price_of
 from gateway.usage.sums.forgetting import Forget, UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
@@ -214,6 +218,19 @@ async def _delivered(data_dir: Path) -> AsyncIterator[Forget | None]:
 
 
 @asynccontextmanager
+async def _recommendations(config: Config) -> AsyncIterator[Recommendations]:
+    async with _control(config) as database:
+        queries = UsageQueries(await SqlSums.open(database), now_ms=wall_ms, tags=tuple(config.tags))
+        prices, _ = open_prices(config.pricing.file, has_list=config.pricing.price_list == "on")
+        yield Recommendations(
+            await open_recommendations(database),
+            queries,
+            price_of(prices, wall_ms),
+            least_saving=config.recommendations.least_saving,
+        )
+
+
+@asynccontextmanager
 async def _users(config: Config) -> AsyncIterator[UserForgetter]:
     data_dir = config.data_dir
     with at_rest(data_dir, wall_ms) as letters:
@@ -243,6 +260,7 @@ BACKUP: Final = Subject("gateway's files", INBOUND.database, _backup)
 BUDGETS: Final = Subject("budgets", INBOUND.database, _budgets)
 ALLOCATION: Final = Subject("usage", INBOUND.database, _allocation)
 VIEWS: Final = Subject("views", INBOUND.database, _views)
+RECOMMENDATIONS: Final = Subject("usage", INBOUND.database, _recommendations)
 USAGE: Final = Subject("usage", INBOUND.database, _usage)
 BILLING: Final = Subject("usage", INBOUND.database, _billing)
 BILLING_RELAY: Final = Subject("billing drops", INBOUND.database, _billing_relay)
@@ -259,6 +277,7 @@ OPERATIONS: Final[Mapping[str, tuple[Subject[Any], AnyOperation]]] = {
         (BUDGETS, budgets.OPERATIONS),
         (VIEWS, views.OPERATIONS),
         (ALLOCATION, allocation.OPERATIONS),
+        (RECOMMENDATIONS, recommendations.OPERATIONS),
         (BILLING, billing.OPERATIONS),
         (BILLING_RELAY, billing.RELAY_OPERATIONS),
     )

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
+from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -209,6 +210,12 @@ class Pricing(Options):
     file: Path | None = None
     """YAML with aliases and prices of your own, which win over the price list;
     read again when it changes."""
+
+
+class Recommend(Options):
+    least_saving: Decimal = Field(default=Decimal(10), ge=0)
+    """Of a recommendation, in a month and in the currency of its prices: a smaller one is not
+    made."""
 
 
 class Devices(Options):
@@ -744,6 +751,7 @@ class Config(Options):
     """Tag -> the attributes that state it, beside the label of that name; the first that has a
     value wins."""
     pricing: Pricing = Pricing()
+    recommendations: Recommend = Recommend()
     devices: Devices = Devices()
     events: Events = Events()
     unit_cost: UnitCost = UnitCost()

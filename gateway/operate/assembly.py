@@ -38,6 +38,7 @@ from gateway.usage.allocation.book import Allocations
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.book import Budgets
 from gateway.usage.insights.rounds import Rounds
+from gateway.usage.recommendations.book import Recommendations
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.store import Views
@@ -55,6 +56,7 @@ class Behind:
     budgets: Budgets
     views: Views
     allocation: Allocations
+    recommendations: Recommendations
     spool: Spool
     spool_files: SpoolFiles
     lanes: Lanes
@@ -136,6 +138,7 @@ def build_admin(
         budgets=behind.budgets,
         views=behind.views,
         allocation=AllocationRequests(behind.allocation, behind.usage),
+        recommendations=behind.recommendations,
         senders=behind.senders,
         spool=behind.spool_files,
         usage=behind.usage,

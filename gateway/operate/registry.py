@@ -22,6 +22,7 @@ from gateway.operate import (
     insights,
     keys,
     lanes,
+    recommendations,
     senders,
     spool_files,
     unit_cost,
@@ -44,6 +45,7 @@ from gateway.operate.unit_cost import StreamSource
 from gateway.serve.authenticator import not_divisible
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.limited import AskedBudgets, LimitedBudgets
+from gateway.usage.recommendations.book import Recommendations
 from gateway.usage.sums.forgetting import UserForgetter
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.views.limited import LimitedViews
@@ -66,6 +68,7 @@ OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     *budgets.OPERATIONS,
     *views.OPERATIONS,
     *allocation.OPERATIONS,
+    *recommendations.OPERATIONS,
     *keys.OPERATIONS,
     *SERVICE_KEY_OPERATIONS,
     *viewer_tokens.OPERATIONS,
@@ -92,6 +95,7 @@ class AdminStores:
     insights: Insights | None = None
     budgets: AskedBudgets | None = None
     views: Views | None = None
+    recommendations: Recommendations | None = None
     senders: SenderSource | None = None
     spool: SpoolFiles | None = None
     usage: UsageQueries | None = None
@@ -136,6 +140,7 @@ class AdminStores:
         yield from _bound(budgets.OPERATIONS, self.budgets)
         yield from _bound(views.OPERATIONS, self.views)
         yield from _bound(allocation.OPERATIONS, self.allocation)
+        yield from _bound(recommendations.OPERATIONS, self.recommendations)
         yield from _bound(senders.OPERATIONS, self.senders)
         yield from _bound(spool_files.OPERATIONS, self.spool)
         yield from _bound(backup.OPERATIONS, self.backup)

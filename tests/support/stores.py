@@ -31,6 +31,7 @@ from gateway.stores.sql.budgets import open_budgets
 from gateway.stores.sql.devices import SqlDevices
 from gateway.stores.sql.insights import open_insights
 from gateway.stores.sql.learnt_bases import SqlLearntBases
+from gateway.stores.sql.recommendations import open_recommendations
 from gateway.stores.sql.senders import SqlSenders
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.stores.sql.views import SqlViews
@@ -40,6 +41,7 @@ from gateway.usage.billing.home import BillingHome
 from gateway.usage.billing.relay_home import RelayHome
 from gateway.usage.budgets.home import BudgetHome
 from gateway.usage.insights.home import InsightHome
+from gateway.usage.recommendations.home import RecommendationHome
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.saved_filter import without_users
 from gateway.usage.views.body import NewView, ViewChange, fields_of
@@ -52,6 +54,7 @@ from tests.support.memory_devices import KeptDevices, MemoryDevices
 from tests.support.memory_home import MemoryHome as HomeOf
 from tests.support.memory_insights import MemoryInsightRows
 from tests.support.memory_keys import KeptKeys, MemoryKeys
+from tests.support.memory_recommendations import MemoryRecommendationRows
 from tests.support.memory_sums import KeptSums, MemorySums
 from tests.support.postgres import needs_postgres, shared_server
 
@@ -85,6 +88,7 @@ class Home(Protocol):
     async def budgets(self) -> BudgetHome: ...
 
     async def allocation(self) -> AllocationHome: ...
+    async def recommendations(self) -> RecommendationHome: ...
 
     async def billing(self) -> BillingHome:
         """Of the days of `sums`."""
@@ -137,6 +141,9 @@ class SqliteHome:
     async def budgets(self) -> BudgetHome:
         return await open_budgets(self.database)
 
+    async def recommendations(self) -> RecommendationHome:
+        return await open_recommendations(self.database)
+
     async def billing(self) -> BillingHome:
         return await open_billing(self.database)
 
@@ -160,6 +167,7 @@ class MemoryHome:
         self._sums = KeptSums()
         self._budgets = MemoryBudgetRows()
         self._allocation = MemoryAllocationRows()
+        self._recommendations = MemoryRecommendationRows()
         self._billing = MemoryBillingRows(self._sums)
         self._relayed = MemoryRelayRows()
         self._devices = KeptDevices()
@@ -194,6 +202,9 @@ class MemoryHome:
     async def allocation(self) -> AllocationHome:
         return HomeOf(self.check, self._allocation)
 
+    async def recommendations(self) -> RecommendationHome:
+        return HomeOf(self.check, self._recommendations)
+
     async def billing(self) -> BillingHome:
         return HomeOf(self.check, self._billing)
 
@@ -225,6 +236,9 @@ class PostgresHome:
 
     async def sums(self) -> SumHome:
         return await SqlSums.open(self.database)
+
+    async def recommendations(self) -> RecommendationHome:
+        return await open_recommendations(self.database)
 
     async def billing(self) -> BillingHome:
         return await open_billing(self.database)

@@ -66,7 +66,8 @@ CATEGORIES_THAT_OPEN_NOTHING: Final = frozenset({
 })  # fmt: skip
 OPENING: Final = frozenset({
     CREATE_ALLOCATION_SCOPE, CREATE_ALLOCATION_VERSION_SCOPE, READ_ALLOCATION_VERSION_SCOPE,
-    READ_ALLOCATION_VERSIONS_SCOPE,
+    READ_ALLOCATION_VERSIONS_SCOPE, "optimize:list_recommendations", "optimize:get_recommendation",
+    "optimize:update_recommendations",
 })  # fmt: skip
 """The others of such categories."""
 OPENS_NOTHING_TEXT: Final = "opens nothing at this gateway"

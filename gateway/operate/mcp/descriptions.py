@@ -81,6 +81,14 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     f" that is kept changes. Preview first. {_TELL}",
     "createAllocationVersion": "Make the next version of a target's rules, in place of all its rules; an empty list ends the"
     f" allocation. Earlier versions stay readable. Preview first. {_TELL}",
+    # recommendations
+    "listRecommendations": "What could be saved, each with the amount in a month, the formula, and the figures that show it:"
+    " a smaller model for short answers, a cache that is written and hardly read, reasoning that is longer than the answer, batch"
+    " prices. Use it for any question about how to spend less. `saving` is `cost` less `cost_instead`; two of the same calls do"
+    f" not add up. {_MONEY} {_PAGES}",
+    "readRecommendation": "One recommendation by its id. `realised` is what was saved since it was accepted.",
+    "changeRecommendation": "Set a recommendation's `state`: accepted once people follow it (its saving is measured from then on),"
+    f" dismissed, or open. {_TELL}",
     # unit cost
     "listUnitCostStreams": "Unit-cost streams that this gateway feeds: name, kind (allocation: a quantity by element, such as a"
     " customer; metric: one quantity), granularity, dimensions, and how many items wait to be sent. It shows no"

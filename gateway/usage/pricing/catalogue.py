@@ -39,6 +39,9 @@ _VERSION = re.compile(r"(-\d{3}|[-@]\d{4}-?\d{2}-?\d{2})$")
 a model cost the same but for few.
 """
 
+_DECIMALS = 9
+"""Of a price per million tokens: some of the package are quotients with more."""
+
 KINDS = (
     "input_mtok",
     "output_mtok",
@@ -95,7 +98,7 @@ def rates_of(price: ModelPrice) -> tuple[Rates, ...] | None:
 def _tier(prices: dict[str, Decimal | TieredPrices], above: int) -> Rates:
     def at(kind: str, otherwise: int) -> int:
         value = prices.get(kind)
-        return otherwise if value is None else rate(_price_above(value, above))
+        return otherwise if value is None else rate(round(_price_above(value, above), _DECIMALS))
 
     whole_input = at("input_mtok", 0)
     output = at("output_mtok", 0)

@@ -379,6 +379,18 @@ def test_viewer_tokens_answer_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("DELETE", f"{path}/{made.json()['id']}").status_code == 404
 
 
+def test_recommendations_answer_as_described(gateway: GatewayPorts) -> None:
+    """There is none in the first day of a gateway."""
+    admin, form = gateway.admin, {"Content-Type": "application/x-www-form-urlencoded"}
+    assert admin.ask("GET", "/v2/recommendations?state=open&kind=reasoning").json()["recommendations"] == []
+    assert admin.ask("GET", "/v2/recommendations?state=odd").status_code == 400
+    assert admin.ask("GET", "/v2/recommendations/none").status_code == 404
+    assert admin.ask("PATCH", "/v2/recommendations/none", {"state": "accepted"}).status_code == 404
+    assert admin.ask("PATCH", "/v2/recommendations/none", {"state": "odd"}).status_code == 400
+    assert admin.ask("GET", "/recommendations").status_code == 200
+    assert admin.ask("POST", "/recommendations/none/state", b"state=accepted", form).status_code == 404
+
+
 def test_views_answer_as_described(gateway: GatewayPorts) -> None:
     admin, new = gateway.admin, example(gateway_document(), "NewView")
     made = admin.ask("POST", "/v2/views", new)
@@ -803,5 +815,7 @@ def test_head_does_not_use_up_a_one_time_link(gateway: GatewayPorts) -> None:
 
 def test_every_operation_was_met_with_its_success(gateway: GatewayPorts, service: ServicePort) -> None:
     elsewhere = {("GET", "/v2/tap"), ("GET", "/login/oidc"), ("GET", "/login/callback")}  # test_tap.py, test_oidc.py
-    assert unmet(gateway.admin.described, gateway_document(), ("4318", "4319")) == elsewhere
+    one = "/v2/recommendations/{recommendation_id}"  # tests/unit/operate/test_recommendations.py
+    later = {("GET", one), ("PATCH", one), ("POST", "/recommendations/{recommendation_id}/state")}
+    assert unmet(gateway.admin.described, gateway_document(), ("4318", "4319")) == elsewhere | later
     assert unmet(service.port.described, service_document(), ("4320",)) == set()

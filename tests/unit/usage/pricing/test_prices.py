@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 from genai_prices import Usage as ListUsage
 from genai_prices import calc_price
+from genai_prices.types import ModelPrice
 
 from gateway.common.operations import money
-from gateway.usage.pricing.catalogue import PRICE_VERSION, model_rates
+from gateway.usage.pricing.catalogue import PRICE_VERSION, model_rates, rates_of
 from gateway.usage.pricing.own import BadPriceFile, parse_price_file
 from gateway.usage.pricing.prices import Prices
 from gateway.usage.pricing.rates import rate
@@ -108,6 +109,12 @@ def test_a_reported_cost_stays_as_said() -> None:
 def test_a_cache_hit_of_a_gateway_gets_no_estimate() -> None:
     got = priced(Prices(), record("openai", "gpt-4o", {"input_tokens": 5, "output_tokens": 5}, billed=False))
     assert got.get("cost") is None
+
+
+def test_a_price_of_the_list_with_many_decimals_is_rounded() -> None:
+    """Some are quotients: a call of such a model was not priced, and its payload failed."""
+    (rates,) = rates_of(ModelPrice(input_mtok=Decimal("0.0833333333333333"), output_mtok=Decimal(1))) or ()
+    assert rates.input == rate(Decimal("0.083333333"))
 
 
 def test_batch_costs_the_batch_price_of_the_list() -> None:
