@@ -31,6 +31,7 @@ from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
 from gateway.operate.spool_files import SpoolFiles
 from gateway.operate.unit_cost import StreamSource
+from gateway.operate.verdict import VerdictSource
 from gateway.pipeline.delivery.embedded import EmbeddedService
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.receiver import Receiver
@@ -127,11 +128,12 @@ def build_admin(
         else header_sign_in(identity, groups, config.sign_in.rules),
         note_unforeseen=receiver.counts.note_unforeseen,
     )
+    letters = DeadLetterRequests(spool.operator(), spool.age_ms)
     stores = AdminStores(
         status=status,
         keys=KeyRequests(behind.keys, receiver.outcomes.recent.last_hour, operators),
         service_keys=None if service is None else KeyRequests(service.keys, operators=operators),
-        dead_letters=DeadLetterRequests(spool.operator(), spool.age_ms),
+        dead_letters=letters,
         lanes=behind.lanes,
         devices=behind.devices,
         insights=rounds,
@@ -148,6 +150,7 @@ def build_admin(
         calls=spool,
         unit_cost=behind.unit_cost,
         backup=behind.backup,
+        verdict=VerdictSource(status, letters, behind.senders, now_ms),
     )
     address = config.listen.admin
     is_loopback = not is_inner and (address is None or address.is_loopback)

@@ -28,6 +28,7 @@ from gateway.operate import (
     unit_cost,
     usage,
     users,
+    verdict,
     viewer_tokens,
     views,
 )
@@ -42,6 +43,7 @@ from gateway.operate.operation import AnyOperation, Operation
 from gateway.operate.senders import SenderSource
 from gateway.operate.spool_files import SpoolFiles, StatusSource
 from gateway.operate.unit_cost import StreamSource
+from gateway.operate.verdict import VerdictSource
 from gateway.serve.authenticator import not_divisible
 from gateway.usage.billing.requests import BillingRequests, RelayRequests
 from gateway.usage.budgets.limited import AskedBudgets, LimitedBudgets
@@ -57,6 +59,7 @@ SERVICE_KEY_OPERATIONS: Final[tuple[KeyOperation, ...]] = tuple(map(keys.of_serv
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     spool_files.STATUS,
+    verdict.SHOW,
     *usage.OPERATIONS,
     *costs.OPERATIONS,
     *calls.OPERATIONS,
@@ -106,6 +109,7 @@ class AdminStores:
     unit_cost: StreamSource | None = None
     backup: BackupSource | None = None
     allocation: AllocationRequests | None = None
+    verdict: VerdictSource | None = None
 
     def limited(self, reach: Reach) -> "AdminStores":
         """As a caller has them who sees *reach*: what cannot be divided is missing."""
@@ -123,6 +127,7 @@ class AdminStores:
     def bound(self) -> Iterator[tuple[AnyOperation, Any]]:
         """Each operation with its store."""
         yield from _bound((spool_files.STATUS,), self.status)
+        yield from _bound((verdict.SHOW,), self.verdict)
         yield from _bound(keys.OPERATIONS, self.keys)
         yield from _bound(SERVICE_KEY_OPERATIONS, self.service_keys)
         yield from _bound(viewer_tokens.OPERATIONS, self.keys)

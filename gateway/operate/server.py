@@ -28,14 +28,14 @@ from gateway.operate.registry import AdminStores
 from gateway.operate.request_body import BodyReader, json_fields
 from gateway.operate.site.explore import EXPLORED
 from gateway.operate.site.live import LIVE, Live
-from gateway.operate.site.overview import ANSWERS
+from gateway.operate.site.overview import ANSWERS, VERDICT
 from gateway.operate.site.registry import ACTIONS
 from gateway.operate.site.registry import VIEWS as ALL_VIEWS
 from gateway.operate.site.rendering import CONTENT_SECURITY_POLICY
 from gateway.operate.site.shell import VIEWS, action_handler, error_page, view_handler, wants_html
 from gateway.operate.site.usage_answers import SlowAnswers, UsageAnswers
-from gateway.operate.site.verdict import LETTERS
 from gateway.operate.tap import close_tap
+from gateway.operate.verdict import VerdictSource
 from gateway.serve.answers import answer_for, kind_of
 from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
@@ -86,7 +86,8 @@ def admin_app(
     app = web.Application(middlewares=[answering, *guards])
     app[PARTS], app[STORES], app[VIEWS] = parts, stores, ALL_VIEWS
     app[LIVE] = streams = Live(parts.status)
-    app[ANSWERS], app[EXPLORED], app[LETTERS] = UsageAnswers(stores.usage), SlowAnswers(), SlowAnswers()
+    app[ANSWERS], app[EXPLORED] = UsageAnswers(stores.usage), SlowAnswers()
+    app[VERDICT] = stores.verdict or VerdictSource(parts.status, stores.dead_letters, stores.senders, parts.now_ms)
     app.on_shutdown.extend([streams.stop, close_tap])
     app.on_response_prepare.append(add_safe_headers)
     if has_mcp:

@@ -1,6 +1,8 @@
 """The top of the page, and `status`: what is wrong, why, what to do, and what is safe."""
 
+import json
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -71,7 +73,7 @@ def test_each_finding_says_why_and_what_to_do_and_leads_there(
     assert browser.path == "/delivery"
 
 
-def test_status_says_the_same(browser: Browser, gateway: GatewayProcess) -> None:
+def test_status_and_the_api_say_the_same(browser: Browser, gateway: GatewayProcess) -> None:
     found = run_command(gateway, "status", "--json")
     assert found.code == 1
     browser.log_in(gateway)
@@ -82,3 +84,11 @@ def test_status_says_the_same(browser: Browser, gateway: GatewayProcess) -> None
         text = each["text"].partition(": ")[0]
         assert shown.startswith(f"{each['what'][:1].upper()}{each['what'][1:]}: {text}")
         assert each["remedy"].replace("`", "") in shown
+    viewer = (gateway.data_dir / "viewer-token").read_text().strip()
+    asked = urllib.request.Request(gateway.admin_url + "/v2/verdict", headers={"Authorization": viewer})
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        api = json.load(answer)
+    assert (api["state"], api["safe"]) == (found.json["state"], found.json["safe"])
+    assert [each["remedy"] for each in api["findings"]] == [each["remedy"] for each in found.json["findings"]]
+    assert api["findings"][0]["page"] == "/delivery"
+    assert api["findings"][1]["why"] == "refused: bad_model"

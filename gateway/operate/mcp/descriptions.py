@@ -34,6 +34,10 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     " what each of its flags means, who states its cost, and in `related` the other reports of it and calls of its trace, each"
     " with why it was counted so. Use it to say why one call counts as it does. Pass the `cursor` of the list's page for one"
     " that is far back.",
+    # health
+    "showVerdict": "Whether the gateway is well, and what is wrong if not: each finding with why, what to do, and the path of its"
+    " page. `safe` says what is kept and what is lost. Use it first when data is missing or late, or somebody asks whether all is"
+    " well. It says nothing about money: list_insights does.",
     # insights
     "listInsights": "What the gateway noticed by itself: spikes of spend, new or unpriced models, lost calls, errors, held"
     " deliveries, crossed budgets. Use it first when something rose or is missing. `cost_impact` is decimal text in the currency"

@@ -22,8 +22,9 @@ from gateway.operate.site.usage_figures import (
     table_of,
 )
 from gateway.operate.site.usage_question import RANGES, SHOWN, Question, question_of
-from gateway.operate.site.verdict import findings_of, verdict
+from gateway.operate.site.verdict import verdict
 from gateway.operate.site.view import View
+from gateway.operate.verdict import VerdictSource
 from gateway.usage.insights.finding import Insight
 from gateway.usage.sums.figures import NO_USAGE, Breakdown
 from gateway.usage.sums.grains import Dimension
@@ -137,7 +138,7 @@ async def load(request: web.Request) -> dict[str, Any]:
         return {**own, **UNLIMITED_ONLY, "open_insights": len(await own_insights(request))}
     return overview(
         parts.status(),
-        await findings_of(request),
+        await request.app[VERDICT].findings(),
         await parts.unsettled(),
         question,
         usage,
@@ -157,4 +158,5 @@ async def own_insights(request: web.Request) -> Sequence[Insight]:
 
 
 ANSWERS: Final = web.AppKey("answers", UsageAnswers)
+VERDICT: Final = web.AppKey("verdict", VerdictSource)
 VIEW: Final = View(path="/", title="Overview", template="overview.html", load=load, honours_limits=True)

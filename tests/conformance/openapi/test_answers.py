@@ -224,6 +224,7 @@ def test_health_and_figures_answer_as_described(gateway: GatewayPorts) -> None:
 def test_the_page_and_its_doors_answer_as_described(gateway: GatewayPorts) -> None:
     admin = gateway.admin
     assert admin.ask("GET", "/v2/senders?limit=5").status_code == 200
+    assert admin.ask("GET", "/v2/verdict").json()["state"] in {"well", "warnings", "faults"}
     assert admin.ask("GET", "/v2/senders?odd=1").status_code == 400
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     key = admin.ask("POST", "/v2/keys", {"name": "of the page", "managed": ["send-billing-data"]}).json()["id"]
@@ -797,7 +798,7 @@ def test_head_is_answered_as_get_without_the_body(gateway: GatewayPorts, service
         for headers in (port.headers, {}, {"Host": "evil.example"}):
             get, head = (answered(port, method, asked, headers) for method in ("GET", "HEAD"))
             # Their lengths follow from what was asked before.
-            if "/metrics" not in path and path not in ("/v2/status", "/v2/senders", "/senders"):
+            if "/metrics" not in path and path not in ("/", "/v2/status", "/v2/verdict", "/v2/senders", "/senders"):
                 assert head[:2] == get[:2], asked
             assert (head[0], head[2]) == (get[0], 0), asked
 
