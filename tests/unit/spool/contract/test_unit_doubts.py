@@ -116,10 +116,11 @@ async def test_without_a_read_what_waited_waits_for_an_operator(rig: UnitRig) ->
     assert rig.far.operations[-2:] == [(STREAM, "sum"), (STREAM, "replace")], "a bucket that did not begin is ours"
 
 
-async def test_a_later_bucket_that_was_sent_is_not_replaced_unread(rig: UnitRig) -> None:
+@pytest.mark.parametrize("waiting", [[], [2]])
+async def test_a_later_bucket_that_was_sent_is_not_replaced_unread(rig: UnitRig, waiting: list[int]) -> None:
     await rig.keep(metered(3, place(hour=2)))
     await rig.ship()
-    await rig.keep(metered(2, place(hour=2)))
+    await rig.keep(*(metered(value, place(hour=2)) for value in waiting))
     await rig.home.put_back()
     rig.can_read = False
     await rig.keep(metered(10, place(hour=2)))
@@ -134,6 +135,24 @@ async def test_a_stream_that_was_never_read_is_added_to_only_if_it_is_empty(rig:
     await rig.ship()
     assert (rig.far.at(), rig.far.at("other")) == (2, 1)
     assert await set_aside(rig) == [("restored", "sum", "2")], "it may be another's"
+
+
+async def test_a_frozen_sum_goes_out_before_the_read(rig: UnitRig) -> None:
+    """Else the read would not show it."""
+    rig.can_read = False
+    await rig.keep(metered(1))
+    batch = await rig.frozen()
+    await rig.keep(metered(4))
+    await rig.home.put_back()
+    await rig.reopen()
+    rig.can_read = True
+    await rig.keep(metered(2))
+    assert (await rig.frozen()).batch_id == batch.batch_id
+    rig.far.apply(batch)
+    await rig.lane.ack(batch)
+    await rig.ship()
+    assert rig.far.at() == 1 + 2
+    assert await set_aside(rig) == [("restored", "sum", "4")], "what was there before is not known"
 
 
 async def test_a_replaced_total_goes_out_whatever_is_there(rig: UnitRig) -> None:
@@ -173,6 +192,17 @@ async def test_a_delete_of_several_totals_waits_for_an_operator(rig: UnitRig) ->
     await rig.ship()
     assert rig.far.at("later") == 5
     assert await set_aside(rig) == [("restored", "delete", None)]
+
+
+async def test_what_was_sent_below_a_delete_of_several_totals_stays(rig: UnitRig) -> None:
+    await rig.keep(metered(3))
+    await rig.keep(metered(operation="delete", at=TotalKey(EPOCH_MS, "", ""), shape=SHAPE._replace(dimensions=())))
+    await rig.ship()
+    await rig.home.put_back()
+    holds(rig, 4, "later")
+    await rig.keep(metered(1, place("later")))
+    await rig.ship()
+    assert rig.far.at("later") == 5
 
 
 async def test_a_delete_of_several_totals_leaves_nothing_to_build_upon(rig: UnitRig) -> None:
