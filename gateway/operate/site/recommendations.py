@@ -1,16 +1,17 @@
 """Recommendations: what could be saved, and what is decided about it."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from aiohttp import web
 
 from gateway.operate import recommendations as operations
 from gateway.operate.parts import stores_of
+from gateway.operate.site import words
 from gateway.operate.site.listing import listing
 from gateway.operate.site.operating import ask, change
 from gateway.operate.site.view import Action, View, form_fields, see
-from gateway.operate.site.words import words
 
 PATH: Final = "/recommendations"
 
@@ -21,7 +22,11 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 def recommendations(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The template's context of an answer of the list."""
-    return {"list": listing(PATH, answer, shown=("state", "kind")), "acts": ACTS}
+    return {"list": listing(PATH, answer, shown=("state", "kind")), "acts": ACTS, "amount": amount}
+
+
+def amount(text: str) -> str:
+    return words.money(Decimal(text))
 
 
 ACTS: Final = {
@@ -34,7 +39,7 @@ ACTS: Final = {
 
 async def set_state(request: web.Request) -> web.Response:
     changed = await change(request, operations.CHANGE, stores_of(request).recommendations, form_fields(request))
-    return see(request, PATH, f"The recommendation is {words(changed['recommendation']['state'])} now.")
+    return see(request, PATH, f"The recommendation is {words.words(changed['recommendation']['state'])} now.")
 
 
 VIEW: Final = View(path=PATH, title="Recommendations", template="recommendations.html", load=load)

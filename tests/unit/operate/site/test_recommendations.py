@@ -32,9 +32,10 @@ def test_the_page_has_the_amount_and_why() -> None:
     html = shown(site.VIEW, site.recommendations(answer(one())))
     text = text_of(html)
     assert "<triage>: gpt-4o gives short answers; gpt-4o-mini gives them for less" in text
-    assert '<data value="1618.25">USD 1618.25</data>' in html
+    assert '<data value="1618.25">USD 1,618.25</data>' in html
     assert (
-        "Cost of the calls, less the price of the same tokens at the smaller model: USD 1721.5 less USD 103.25." in text
+        "Cost of the calls, less the price of the same tokens at the smaller model: USD 1,721.50 less USD 103.25."
+        in text
     )
     assert "40 output tokens of a call" in text
     assert [each in html for each in (">Accept<", ">Dismiss<", ">Open again<")] == [True, True, False]
@@ -43,7 +44,7 @@ def test_the_page_has_the_amount_and_why() -> None:
 @pytest.mark.parametrize("state", ["accepted", "dismissed"])
 def test_what_was_decided_can_be_opened_again(state: State) -> None:
     html = shown(site.VIEW, site.recommendations(answer(one(state, realised=Decimal("12.5"), is_found=False))))
-    assert [each in html for each in (">Accept<", ">Open again<", "no longer found", "USD 12.5")] == [
+    assert [each in html for each in (">Accept<", ">Open again<", "no longer found", "USD 12.50")] == [
         False,
         True,
         True,
