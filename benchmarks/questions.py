@@ -69,6 +69,9 @@ QUESTIONS: Final = {
     "days of Berlin of one team, 30 days": "range=last_30_days&interval=day&time_zone=Europe/Berlin&team=team-7",
     "days of one team, 30 days": "range=last_30_days&interval=day&team=team-7",
     "days of one team and model, 30 days": "range=last_30_days&interval=day&team=team-7&model=model-00007",
+    "by team, 24 hours, latency": "range=last_24_hours&group_by=team&latency=true",
+    "by team, 30 days, latency": "range=last_30_days&group_by=team&latency=true",
+    "by team, then project, 30 days, latency": "range=last_30_days&group_by=team,project&latency=true",
     "by user, 30 days, a search": "range=last_30_days&group_by=user&search=0077",
 }
 """What it is, and its parameters of `GET /v2/usage`."""
@@ -131,6 +134,7 @@ def records(count: int, names: int, days: int, tags: int) -> Iterator[bytes]:
         cost = {"amount": f"0.{n % 9999:06}", "currency": ("USD", "EUR", "GBP")[n % 3], "source": "estimated"}
         record = {
             "kind": "call", "billed": True, "status": "ok", "operation": "chat", "started_at": at,
+            "duration_ms": 200 + n * 7919 % 30_000, "time_to_first_token_ms": 50 + n % 900,
             "provider": f"provider-{n % 70}", "response_model": f"model-{name}",
             "usage": {"status": "reported", "input_tokens": n % 5000, "output_tokens": n % 700, "cache_read_input_tokens": n % 90},
             "attribution": {
