@@ -137,21 +137,36 @@ def settle(
     """
     settled_seq = lane_row(connection, lane).settled_seq
     connection.execute("UPDATE lane SET settled_seq=? WHERE name=? AND settled_seq<?", (through_seq, lane, through_seq))
-    starts = {name: lane_row(connection, name).next for name in followers[lane]} if changes else {}
-    for change in changes:
-        if change.seq <= settled_seq:
-            continue
-        before = connection.execute(
-            "SELECT record IS NULL FROM change WHERE seq=? AND idx=?", (change.seq, change.idx)
-        ).fetchone()
-        connection.execute(
+    new = [change for change in changes if change.seq > settled_seq]
+    if new:
+        _count_dropped(connection, counters, new, followers[lane])
+        connection.executemany(
             "INSERT INTO change (seq, idx, fate, record) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (seq, idx) DO UPDATE SET fate=excluded.fate, record=excluded.record",
-            change,
+            new,
         )
-        if change.record is None and before != (1,):
+
+
+def _count_dropped(
+    connection: Connection, counters: Counters, changes: Sequence[Change], followers: Sequence[Lane]
+) -> None:
+    """Of records that *changes* drop, and none before them did."""
+    starts = {name: lane_row(connection, name).next for name in followers}
+    seqs = [change.seq for change in changes]
+    dropped = {
+        (seq, idx)
+        for seq, idx in connection.execute(
+            "SELECT seq, idx FROM change WHERE seq BETWEEN ? AND ? AND record IS NULL", (min(seqs), max(seqs))
+        )
+    }
+    for change in changes:
+        at = (change.seq, change.idx)
+        if change.record is not None:
+            dropped.discard(at)
+        elif at not in dropped:
+            dropped.add(at)
             # A lane that was opened after the chunk came never counted it.
-            counted = [name for name, start in starts.items() if start <= (change.seq, change.idx)]
+            counted = [name for name, start in starts.items() if start <= at]
             if change.outcome != MOVED:
                 counters.drop(counted, change.outcome)
                 continue
