@@ -33,6 +33,7 @@ WRITES = {
     "create_allocation_definition": "allocation:create_definition_async",
     "create_allocation_version": "allocation:create_definition_version",
     "preview_allocation": "allocation:create_definition_async",
+    "change_recommendation": "optimize:update_recommendations",
     "create_insight": "insights:create_insight",
     "change_insight": "insights:update_insight",
     "add_comment": "insights:create_insight_comment",

@@ -817,6 +817,6 @@ def test_head_does_not_use_up_a_one_time_link(gateway: GatewayPorts) -> None:
 def test_every_operation_was_met_with_its_success(gateway: GatewayPorts, service: ServicePort) -> None:
     elsewhere = {("GET", "/v2/tap"), ("GET", "/login/oidc"), ("GET", "/login/callback")}  # test_tap.py, test_oidc.py
     one = "/v2/recommendations/{recommendation_id}"  # tests/unit/operate/test_recommendations.py
-    later = {("GET", one), ("PATCH", one), ("POST", "/recommendations/{recommendation_id}/state")}
+    later = {("GET", one), ("PATCH", one)}
     assert unmet(gateway.admin.described, gateway_document(), ("4318", "4319")) == elsewhere | later
     assert unmet(service.port.described, service_document(), ("4320",)) == set()
