@@ -18,8 +18,9 @@ from gateway.common.contract.reach import Reach, narrowed, reach_of
 from gateway.usage.sums.home import SumRows
 from gateway.usage.sums.latency import KEPT_BY, AskedLatency
 from gateway.usage.sums.limited import LimitedSumRows
-from gateway.usage.sums.tags import tags_in
-from gateway.usage.sums.tally import Key
+from gateway.usage.sums.tags import set_text, tags_in
+from gateway.usage.sums.tally import Key, Sums
+from gateway.usage.sums.timespan import TimeRange
 from tests.property.test_sums_homes import NOW_HOUR, Commits, Question, questions, series, store
 from tests.support.stores import home_of
 
@@ -85,11 +86,26 @@ async def found_in(home_name: str, commits: Commits, asked: Sequence[Question], 
         return differences
 
 
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Key, Sums]:
+    """Of several teams and projects, most of them with a tag."""
+    key, sums = draw(series())
+    team, project = draw(st.sampled_from(["a", "ä", "b", ""])), draw(st.sampled_from(["a", "gpt-4o", "b", ""]))
+    tags = set_text({"feature": draw(st.sampled_from(["a", "b"]))})
+    return key._replace(team=team, project=project, tags=draw(st.sampled_from([tags, tags, ""]))), sums
+
+
+WHOLE = TimeRange(NOW_HOUR - 60, NOW_HOUR + 1)
+asked_questions = st.tuples(questions(), st.booleans()).map(
+    lambda drawn: (WHOLE, drawn[0][1]) if drawn[1] else drawn[0]
+)
+
+
 @pytest.mark.parametrize("limits", LIMITS, ids=["team", "team and project", "tag"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.lists(series(), min_size=2, max_size=12, unique_by=lambda each: each[0]), max_size=4),
-    st.lists(questions(), min_size=1, max_size=4),
+    st.lists(st.lists(calls(), min_size=3, max_size=12, unique_by=lambda each: each[0]), min_size=1, max_size=3),
+    st.lists(asked_questions, min_size=2, max_size=4),
 )
 def test_a_limited_caller_gets_what_the_own_calls_alone_come_to(
     limits: dict[str, list[str]], commits: Commits, asked: list[Question]
