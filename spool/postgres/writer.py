@@ -156,6 +156,8 @@ class PostgresWriter:
 
     def transaction(self, connection: psycopg.Connection, group: Group) -> list[Any]:
         """One commit; the counters change only when it succeeded."""
+        if group.only_looks:
+            return self._looked(connection, group)
         began_s = time.perf_counter()
         with self._one_commit(connection) as own:
             written = self._written(connection, own, group)
@@ -163,6 +165,15 @@ class PostgresWriter:
             self.commit_seconds.observe(time.perf_counter() - began_s)
         self._counters = written.counters
         return written.results
+
+    def _looked(self, connection: psycopg.Connection, group: Group) -> list[Any]:
+        """What is read needs no fence: what follows from it is written behind one."""
+        connection.execute("BEGIN READ ONLY", prepare=False)
+        try:
+            return self._written(connection, PostgresConnection(connection, is_binary=True), group).results
+        finally:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK", prepare=False)
 
     def _written(self, connection: psycopg.Connection, own: PostgresConnection, group: Group) -> Written:
         is_read = group.operations or group.joined

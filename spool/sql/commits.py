@@ -27,6 +27,9 @@ class Commits(SupervisedLaneStore, Protocol):
     def ask_with_appends(self, operation: Callable[[Connection, Counters], T]) -> Awaitable[T]:
         """As `ask`, with all of what was appended in the same `reserve` or not at all."""
 
+    def look(self, read: Callable[[Connection], T]) -> Awaitable[T]:
+        """What *read* finds, behind what waits now; it writes nothing."""
+
     def reserve(self) -> AbstractContextManager[object]:
         """While it is held, a chunk's number stays the next one until the `ask` that writes it."""
 

@@ -21,7 +21,7 @@ from typing import Any
 from spool.commit_delay import MAX_APPENDS
 from spool.record import Lane
 from spool.sql.chunks import ChunkRow, chunk_of
-from spool.sql.groups import Group, Operation
+from spool.sql.groups import Group, Look, Operation
 from spool.store import ItemCounts
 
 CHUNK_RECORDS = 500
@@ -56,6 +56,12 @@ class Gathered:
     askers: list[asyncio.Future[Any]] = field(default_factory=list)
     size: int = 0
     """Bytes of the chunks."""
+
+
+def _of_one_kind(operations: Sequence[Operation]) -> int:
+    """How many at the beginning only read, or do not."""
+    kinds = [isinstance(operation, Look) for operation in operations]
+    return kinds.index(not kinds[0]) if len({*kinds}) > 1 else len(kinds)
 
 
 class Gathering:
@@ -177,9 +183,14 @@ class Gathering:
             self._wake_soon()
 
     def take_behind(self) -> Gathered:
-        """The operations that wait behind; on the writer's thread, after `take`."""
+        """The first operations that wait behind, of one kind: those that only read, or others. On
+        the writer's thread, after `take`.
+        """
         with self.lock:
-            taken, self._behind = self._behind, []
+            n = _of_one_kind([operation for operation, _ in self._behind])
+            taken, self._behind = self._behind[:n], self._behind[n:]
+            if self._behind:
+                self.waiting.set()
         return Gathered(Group(operations=[operation for operation, _ in taken]), askers=[asker for _, asker in taken])
 
     def put_back(self, gathered: Gathered, done: int) -> None:

@@ -19,6 +19,16 @@ Operation = Callable[[Any, Counters], Any]
 a copy, kept only if the commit succeeds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An operation that only reads: it needs no fence, and its commit no sync."""
+
+    read: Callable[[Any], Any]
+
+    def __call__(self, connection: Connection, _: Counters) -> Any:
+        return self.read(connection)
+
+
 @dataclass(slots=True)
 class Group:
     """What goes into one commit."""
@@ -39,6 +49,10 @@ class Group:
     def appends(self) -> "Group":
         """The group without its operations."""
         return Group(self.chunks, self.counts, self.joined)
+
+    @property
+    def only_looks(self) -> bool:
+        return not self.has_appends and all(isinstance(each, Look) for each in self.operations)
 
     @property
     def has_work(self) -> bool:

@@ -85,7 +85,7 @@ class SqlEvents:
 
     async def streams(self) -> list[StreamState]:
         """The streams in use, by name. Raises SpoolError."""
-        return await self._spool.ask_behind(lambda c, _: unit_streams.states(c))
+        return await self._spool.look(unit_streams.states)
 
     async def note_rejected(self, items: int, reason: str) -> None:
         """Count a request that was refused as a whole."""

@@ -31,7 +31,7 @@ from spool.sql.aggregates import SqlSeries
 from spool.sql.chunks import insert_moved
 from spool.sql.connection import Connection
 from spool.sql.gathering import Gathered, Gathering
-from spool.sql.groups import GroupResult, GroupWriter
+from spool.sql.groups import GroupResult, GroupWriter, Look
 from spool.sql.metered import SqlEvents
 from spool.sql.opening import Lanes, Opened
 from spool.sql.replay import dead_letter_bound, dead_letters, ranges, side_counts
@@ -205,6 +205,10 @@ class SqlSpool(Generic[C]):
         self._gathering.ask_behind(operation, future)
         return future
 
+    def look(self, read: Callable[[C], T]) -> Awaitable[T]:
+        """What *read* finds; it writes nothing. Behind what waits now, as `ask_behind`."""
+        return self.ask_behind(Look(read))
+
     def ask_with_appends(self, operation: Callable[[C, Counters], T]) -> Awaitable[T]:
         """Run *operation* in the commit of what was appended in the same `reserve`, with all of it
         or not at all. Raises SpoolError, as `append`.
@@ -355,20 +359,20 @@ class SqlSpool(Generic[C]):
     async def read(self, lane: Lane, positions: Sequence[Position]) -> list[bytes | None]:
         """The records at *positions*, None for one that is gone or dropped."""
 
-        return await self.ask_behind(lambda connection, _: rows.records_at(connection, lane, positions))
+        return await self.look(lambda connection: rows.records_at(connection, lane, positions))
 
     async def evidence(self, lane: Lane, received_after_ms: int, most_records: int) -> "EvidencePages":
         """What the ledger needs to be rebuilt, page by page, oldest first."""
-        first = await self.ask_behind(lambda c, _: rows.first_evidence(c, lane, received_after_ms, most_records))
+        first = await self.look(lambda c: rows.first_evidence(c, lane, received_after_ms, most_records))
         return EvidencePages(self, lane, first)
 
     async def evidence_of(self, lane: Lane, seq: int) -> Evidence | None:
         """The evidence of one chunk; None when it is gone."""
-        found = await self.ask_behind(lambda c, _: rows.evidence(c, lane, seq, most=1))
+        found = await self.look(lambda c: rows.evidence(c, lane, seq, most=1))
         return found[0] if found and found[0].seq == seq else None
 
     async def settled_seq(self, lane: Lane) -> int:
-        return (await self.ask_behind(lambda c, _: rows.lane_row(c, lane))).settled_seq
+        return (await self.look(lambda c: rows.lane_row(c, lane))).settled_seq
 
     async def kept_chunks(self, lane: Lane, first_seq: int) -> list[int]:
         """With the chunks of the operations that were asked before: what is asked behind may
@@ -438,7 +442,7 @@ class SqlSpool(Generic[C]):
         self._leased[batch.lane].discard(batch.batch_id)
 
     async def brake_reason(self, lane: Lane) -> str | None:
-        return await self.ask_behind(lambda connection, _: rows.brake_reason(connection, lane))
+        return await self.look(lambda connection: rows.brake_reason(connection, lane))
 
     async def note_brake(self, lane: Lane, reason: str | None) -> None:
         await self.ask_behind(lambda connection, _: rows.note_brake(connection, lane, reason))
@@ -447,7 +451,7 @@ class SqlSpool(Generic[C]):
         """Whether the lane has anything to send now, leased or not; for a watchdog."""
         limits = FreezeLimits(max_records, max_bytes, self.settings.linger_ms)
         now_ms = self._now_ms()
-        return await self.ask_behind(lambda connection, _: rows.is_ready(connection, lane, limits, now_ms))
+        return await self.look(lambda connection: rows.is_ready(connection, lane, limits, now_ms))
 
     def forget_leases(self, lane: Lane) -> None:
         """The pump that held batches of *lane* is gone: they go out again as they are, under the
@@ -521,11 +525,11 @@ class SqlSpool(Generic[C]):
 
         if now_ms - self._noted_ms >= NOTE_TIME_MS:
             await self._note_time()
-        self._oldest_ms = await self.ask_behind(
-            lambda connection, _: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._lanes.sources}
+        self._oldest_ms = await self.look(
+            lambda connection: {lane: rows.oldest_pending_ms(connection, lane) for lane in self._lanes.sources}
         )
-        self._mean_bytes = await self.ask_behind(
-            lambda connection, _: {lane: rows.mean_pending_bytes(connection, lane) for lane in self._lanes.sources}
+        self._mean_bytes = await self.look(
+            lambda connection: {lane: rows.mean_pending_bytes(connection, lane) for lane in self._lanes.sources}
         )
         await self._reclaim(now_ms)
         await self._tend_home()
@@ -583,18 +587,18 @@ class SqlSpool(Generic[C]):
         return SqlUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
 
     async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        return await self.ask_behind(lambda c, _: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+        return await self.look(lambda c: settled_records(c, lane, after_seq, most_bytes=most_bytes))
 
     def keep_after(self, lane: Lane, seq: int) -> None:
         self._kept_after[lane] = seq
 
     async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
-        return await self.ask_behind(
-            lambda c, _: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
+        return await self.look(
+            lambda c: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
         )
 
     async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
-        return await self.ask_behind(lambda c, _: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
+        return await self.look(lambda c: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
 
     def operator(self) -> SqlDeadLetters:
         """What an operator may ask of dead letters and delivered records."""
@@ -621,7 +625,7 @@ class SqlSpool(Generic[C]):
         what came to its end, count.
         """
         now_ms, settings = self._now_ms(), self.settings
-        for lane in self._lanes.sources.keys() & await self.ask_behind(lambda c, _: ranges.lanes(c)):
+        for lane in self._lanes.sources.keys() & await self.look(ranges.lanes):
             async with self._freezing[lane]:
                 await self.ask_behind(self._expire_replays(lane, now_ms - settings.max_age_ms, self._leased[lane]))
         await self._in_pages(lambda c: dead_letters.expire(c, now_ms - settings.keep_dead_letters_ms))
@@ -673,7 +677,7 @@ class SqlSpool(Generic[C]):
 
     async def recount(self) -> dict[Lane, dict[str, int]]:
         """Pending and dead-lettered records of each lane, counted from the rows."""
-        return await self.ask_behind(lambda c, _: {lane: rows.recount(c, lane) for lane in self._lanes.sources})
+        return await self.look(lambda c: {lane: rows.recount(c, lane) for lane in self._lanes.sources})
 
     async def close(self) -> None:
         """Commit what waits and close the connection.
@@ -732,7 +736,7 @@ class EvidencePages:
 
     async def __anext__(self) -> list[Evidence]:
         lane, from_seq = self._lane, self._from_seq
-        page = await self._spool.ask_behind(lambda c, _: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))
+        page = await self._spool.look(lambda c: rows.evidence(c, lane, from_seq, most=EVIDENCE_CHUNKS))
         if not page:
             raise StopAsyncIteration
         self._from_seq = page[-1].seq + 1

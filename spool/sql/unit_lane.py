@@ -123,9 +123,7 @@ class SqlUnitCostLane:
         now_ms, linger_ms = self._spool.age_ms(), self._spool.settings.linger_ms
         leased, may = set(self._leased.values()), self._may
         waited_ms = now_ms - linger_ms
-        return await self._spool.ask_behind(
-            lambda c, _: unit_batches.is_ready(c, leased, self._waiting, waited_ms, now_ms, may)
-        )
+        return await self._spool.look(lambda c: unit_batches.is_ready(c, leased, self._waiting, waited_ms, now_ms, may))
 
     def forget_leases(self, lane: Lane) -> None:
         self._leased.clear()
@@ -146,7 +144,7 @@ class SqlUnitCostLane:
             log.warning("unit-cost records may have been delivered before", stream=stream, records=set_aside)
 
     async def streams(self) -> list[Stream]:
-        return await self._spool.ask_behind(lambda c, _: unit_totals.streams(c))
+        return await self._spool.look(unit_totals.streams)
 
     async def block(self, stream: str, for_s: float) -> None:
         """The upstream does not take the name of *stream* yet."""
