@@ -46,6 +46,7 @@ def browser(window: Browser, gateway: GatewayProcess) -> Iterator[Browser]:
     """The window on the module's gateway, wide and light, without a session; a test that
     leaves errors in its console fails.
     """
+    window.forget_session().console()  # of a test that left its page open when its gateway ended
     window.scripts(run=True)
     window.show_as("light", 1280)
     yield window.at(gateway)
