@@ -49,7 +49,7 @@ def definitions(draw: st.DrawFn) -> list[Definition]:
 QUESTIONS = st.lists(st.sampled_from((*TARGETS, *ASKED)), min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(series(), min_size=1, max_size=8, unique_by=lambda each: each[0]), min_size=1, max_size=2),
     definitions(),
