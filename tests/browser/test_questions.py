@@ -34,6 +34,7 @@ from gateway.operate.site.words import NONE
 from tests.support.browser import NARROW_PX, WIDE_PX, Browser, Programs, Scheme
 from tests.support.commands import run_command
 from tests.support.gateway_process import GatewayProcess
+from tests.support.polling import wait_until_true
 
 MAX_CLICKS: Final = 4
 SONNET: Final = "claude-sonnet-4-5"
@@ -86,6 +87,11 @@ def calls() -> Iterator[Call]:
 CALLS: Final = tuple(calls())
 
 
+def of_month() -> list[Call]:
+    """Those that the budget counts."""
+    return [call for call in CALLS if call.team == "search" and call.at >= NOW.replace(day=1, hour=0)]
+
+
 def record_of(number: int, call: Call) -> dict[str, Any]:
     stamp = call.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     names = {
@@ -117,6 +123,13 @@ class Asked(NamedTuple):
         headers = {"Authorization": token or self.viewer, "Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(path, content, headers), timeout=30) as answer:
             return json.load(answer)
+
+    def are_counted(self) -> bool:
+        """Whether the sums have every call, and the budget those of its month."""
+        since = f"{NOW - timedelta(days=DAYS + 1):%Y-%m-%d}"
+        counted = self.api(f"{self.gateway.admin_url}/v2/usage?from={since}&limit=1")["totals"]["calls"]
+        (budget,) = self.api(f"{self.gateway.admin_url}/v2/budgets")["budgets"]
+        return (counted, budget["state"]["calls"]) == (len(CALLS), len(of_month()))
 
     def command(self, *arguments: str) -> Any:
         ended = run_command(self.gateway, *arguments, "--json")
@@ -180,6 +193,7 @@ def asked(gateway: GatewayProcess) -> Asked:
     asked.api(f"{gateway.intake_url}/v2/ai-telemetry/records", envelope, token=key["secret"])
     asked.api(f"{gateway.admin_url}/v2/budgets", BUDGET, token=admin)
     gateway.wait_until_delivered(at_least=len(CALLS))
+    wait_until_true(asked.are_counted, what="every call in the sums and in the budget")
     return asked
 
 
@@ -313,8 +327,7 @@ def budget(asked: Asked) -> Callable[[Browser], None]:
     left = listed["state"]["remaining"]
     assert left == asked.command("budgets", "show", "Search")["budget"]["state"]["remaining"]
     assert left == asked.tool("read_budget", {"budget_id": listed["id"]})["budget"]["state"]["remaining"]
-    of_month = [call for call in CALLS if call.team == "search" and call.at >= NOW.replace(day=1, hour=0)]
-    assert Decimal(left) == Decimal(BUDGET["amount"]) - sum(Decimal(call.cost) for call in of_month)
+    assert Decimal(left) == Decimal(BUDGET["amount"]) - sum(Decimal(call.cost) for call in of_month())
 
     def check(browser: Browser) -> None:
         assert left in [each.get_attribute("value") for each in browser.all("dl.pairs data")]
