@@ -89,7 +89,9 @@ async def answered(queries: UsageQueries, question: Question) -> Answer:
 async def _with_latency(queries: UsageQueries, asked: _Asked, answer: Answer) -> Answer:
     """*answer* with how long the calls took, of each line and of all."""
     found = await (_latency_over_time(queries, asked) if asked.question.interval else _latency_by_group(queries, asked))
-    (whole,) = (await queries.latencies(within=asked.within, where=asked.where)).values() or ({},)
+    whole: Buckets = {}
+    for buckets in found.values():  # also of groups on no line
+        add_buckets(whole, buckets)
     lines = [
         line._replace(latency=latency_of(found.get(line.names if line.start_ms is None else (line.start_ms,), {})))
         for line in answer.lines
