@@ -16,9 +16,11 @@ from gateway.usage.export import focus
 from gateway.usage.export.files import NoParquet, write_csv, write_ndjson, write_parquet
 from gateway.usage.export.rows import columns, rows_of
 from gateway.usage.sums.figures import COUNTS
+from gateway.usage.sums.tags import set_text
 from tests.support.focus import focus_faults
 
-GROUPS = ("provider", "model", "team")
+GROUPS = focus.GROUP_BY
+TAGS = set_text({"feature": "search"})
 
 
 def sums(calls: int, costs: dict[str, str], **changes: Any) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def sums(calls: int, costs: dict[str, str], **changes: Any) -> dict[str, Any]:
 
 
 def group(model: str, calls: int, costs: dict[str, str], **changes: Any) -> dict[str, Any]:
-    return {"provider": "openai", "model": model, "team": "core", **sums(calls, costs, **changes)}
+    return {"provider": "openai", "model": model, "team": "core", "tags": TAGS, **sums(calls, costs, **changes)}
 
 
 def answer(*groups: dict[str, Any], total: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def test_what_is_beyond_the_bound_is_a_row_of_its_own() -> None:
     rows = list(rows_of(answer(EURO, total=total), GROUPS))
     assert (rows[-1]["calls"], rows[-1]["input_tokens"], rows[-1]["output_tokens"]) == (7, 50, None)
     assert (rows[-1]["cost"], rows[-1]["currency"]) == (Decimal("1.999999999999999999"), "USD")
-    assert (rows[-1]["model"], rows[-1]["absent"]) == (None, "provider=other model=other team=other")
+    assert (rows[-1]["model"], rows[-1]["absent"]) == (None, "provider=other model=other team=other tags=other")
 
 
 def test_a_cost_beyond_the_bound_is_listed_alone_where_no_call_is_left() -> None:
@@ -127,7 +129,11 @@ def test_focus_has_its_mandatory_columns_and_no_cost_that_is_not_known() -> None
     first = charges[0]
     assert (first["BillingPeriodStart"], first["BillingPeriodEnd"]) == ("2025-12-01T00:00:00Z", "2026-01-01T00:00:00Z")
     assert (first["ChargePeriodStart"], first["ChargePeriodEnd"]) == ("2025-12-31T00:00:00Z", "2026-01-01T00:00:00Z")
-    assert (first["ProviderName"], first["SkuId"], first["Tags"]) == ("OpenAI", "a", '{"team": "core"}')
+    assert (first["ProviderName"], first["SkuId"], first["Tags"]) == (
+        "OpenAI",
+        "a",
+        '{"team": "core", "feature": "search"}',
+    )
     assert first["SkuPriceId"] == "openai/a/USD"
     assert (first["ServiceCategory"], first["ServiceSubcategory"]) == ("AI and Machine Learning", "Generative AI")
     assert {name for name, value in first.items() if value is not None} >= FOCUS_NOT_NULL
@@ -146,7 +152,7 @@ FOCUS_NOT_NULL = {
 
 @pytest.mark.slow
 def test_the_specifications_own_validator_finds_no_fault_and_would() -> None:
-    nobody = {"provider": None, "model": None, "team": None, **sums(1, {"USD": "7"}, input_tokens=None)}
+    nobody = {**dict.fromkeys(GROUPS), **sums(1, {"USD": "7"}, input_tokens=None)}
     nobody["absent"] = dict.fromkeys(GROUPS, "unknown")
     total = sums(5, {"EUR": "0.5", "USD": "9.000000000000000001"}, input_tokens=150, output_tokens=20)
     charges = list(focus.focus_rows(rows_of(answer(EURO, nobody, total=total), GROUPS)))
