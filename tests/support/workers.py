@@ -30,4 +30,5 @@ def worker_setup(
         limits=list(DEFAULT_LIMITS),
         events=("auto", False, []),
         niceness=0,
+        tags={},
     )
