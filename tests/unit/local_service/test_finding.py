@@ -86,8 +86,10 @@ async def test_more_than_a_page_is_counted(sender: Sender, monkeypatch: pytest.M
 
 async def test_a_spike_a_new_model_and_a_burst_of_errors_are_found(sender: Sender, clock: Clock) -> None:
     dollar = {"amount": "1.00", "currency": "USD", "source": "reported"}
-    for day in range(8, 0, -1):
-        await sender.send(2, ago_ms=day * DAY_MS, cost=dollar)
+    for _ in range(8):
+        await sender.send(2, cost=dollar)
+        assert await sender.found() == []
+        clock.time_ms += DAY_MS
     await sender.send(9, cost=dollar)
     await sender.send(12, status="error", error_type="timeout", usage={"status": "none"}, cost=None)
     await sender.send(response_model="o9")
