@@ -268,7 +268,8 @@ async def test_an_assistant_comments_on_an_insight_and_closes_it(running: Runnin
 async def test_a_change_without_its_scope_is_refused_with_the_command_and_names_no_token(
     running: Running, mode: str
 ) -> None:
-    arguments = {"budget_id": "b", "view_id": "v", "insight_id": "i", "comment_id": "c", "target": "team"}
+    ids = ("budget_id", "view_id", "insight_id", "comment_id", "recommendation_id")
+    arguments = {**dict.fromkeys(ids, "x"), "target": "team"}
     fields = {"text": "x", "title": "t", "category": "c", "effort": "low", **BUDGET}
     async with running.client(mode) as client:
         schemas = {tool.name: tool.input_schema for tool in await tools_of(running, mode)}
