@@ -3,6 +3,8 @@ and an operator beside both.
 """
 
 import asyncio
+import html
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,7 +149,10 @@ def what_waits_is_stated(gateway: GatewayProcess) -> None:
         assert lanes[name]["pending"] == 1
         sentence = f"lane {name} is off, with 1 record waiting: {lanes[name]['reason']}"
         assert sentence in ready
-        assert sentence in page.partition('id="verdict"')[2].partition("</div>")[0]
+        text = html.unescape(re.sub("<[^>]*>", "", page.partition('id="verdict"')[2].partition("</section>")[0]))
+        reason = str(lanes[name]["reason"])
+        assert f"Lane {name}: off, 1 record waits." in text
+        assert f"{reason[:1].upper()}{reason[1:]}." in text
         gateway.process.wait_until(
             lambda name=name: any(  # type: ignore[misc]  # the default binds the loop's name
                 "records wait in a lane that sends nothing" in line and name in line and lanes[name]["reason"] in line

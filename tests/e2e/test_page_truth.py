@@ -105,8 +105,8 @@ class Rows(HTMLParser):
 def rows_of(html: str) -> Iterator[tuple[str, Shown, dict[str, Named]]]:
     """Name, figures, and figures of the dated names inside."""
     parser = Rows()
-    parser.feed(html[html.index("<caption>Usage by") :])
-    for (name, cost, calls, input_tokens, output_tokens), inside in zip(parser.rows, parser.names, strict=True):
+    parser.feed(html[html.index("<caption><span>Usage by") :])
+    for (name, cost, calls, input_tokens, output_tokens, *_), inside in zip(parser.rows, parser.names, strict=True):
         shown = (count(calls[0]), count(input_tokens[0]), count(output_tokens[0]), costs_of(cost))
         yield name[0].strip(), shown, dict(map(named, inside))
 
