@@ -26,7 +26,11 @@ from tests.support.upstream import Reply, Seen, Upstream, running_upstream
 
 DAY_MS = 24 * HOUR_MS
 OK = {"gen_ai.response.model": "gpt-4o"}
-MADE_UP = {"gen_ai.request.model": "made-up-model", "gen_ai.response.model": "made-up-model"}
+
+
+def made_up(model: str) -> dict[str, str]:
+    """What `Rig.send` takes for a model that has no price."""
+    return {"gen_ai__request__model": model, "gen_ai__response__model": model}
 
 
 class Clock:
@@ -130,9 +134,12 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def test_traffic_of_days_raises_a_new_model_a_missing_price_and_a_burst_on_both_sides(rig: Rig) -> None:
     await rig.send(3)
-    await eventually(rig.listed_later, [])
-    rig.clock.now_ms += 2 * DAY_MS
-    await rig.send(2, **{name.replace(".", "__"): value for name, value in MADE_UP.items()})
+    await rig.send(**made_up("early-model"))
+    early = "early-model: no price is known; 1 call"
+    await eventually(rig.listed_later, [early])
+    await eventually(rig.listed_by_service, [early])
+    rig.clock.now_ms += 8 * DAY_MS
+    await rig.send(2, **made_up("made-up-model"))
     await rig.send(12, error__type="timeout")
     burst = "provider openai: 90 % of the calls of the last hours fail"
     expected = ["made-up-model: a new model of openai is in use", "made-up-model: no price is known; 2 calls", burst]
@@ -146,9 +153,9 @@ async def test_traffic_of_days_raises_a_new_model_a_missing_price_and_a_burst_on
     assert await rig.listed() == first, "a restart changes nothing"
 
     rig.clock.now_ms += 3 * HOUR_MS
-    await eventually(rig.listed_later, [burst], "addressed")
-    await eventually(rig.listed_by_service, [burst], "addressed")
-    assert len(await rig.listed()) == 3
+    await eventually(rig.listed_later, [early, burst], "addressed")
+    await eventually(rig.listed_by_service, [early, burst], "addressed")
+    assert len(await rig.listed()) == 4
 
 
 async def test_what_ended_while_the_gateway_was_off_is_over(rig: Rig) -> None:
