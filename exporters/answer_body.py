@@ -67,7 +67,7 @@ def answer_bytes(items: int, sent_bytes: int) -> int:
 
 
 def read_body(
-    raw: bytes, cut: Cut | None, *, coding: str, content_type: str, most_bytes: int
+    raw: bytes, cut: Cut | None, *, coding: str, content_type: str, max_bytes: int
 ) -> tuple[bytes, Cut | None]:
     """*raw* unpacked, in UTF-8 if it was text, and why it was not read whole.
 
@@ -78,7 +78,7 @@ def read_body(
     for name in reversed(names) if raw else ():
         if name not in {"gzip", "x-gzip", "deflate"} or len(names) > MAX_CODINGS:
             return b"", cut or "cannot be unpacked"
-        raw, unpacking = _unpacked(raw, most_bytes, is_deflate=name == "deflate")
+        raw, unpacking = _unpacked(raw, max_bytes, is_deflate=name == "deflate")
         cut = cut or unpacking
     return raw if media_type(content_type) in PROTOBUF_TYPES else _as_utf8(raw, content_type), cut
 
@@ -144,8 +144,8 @@ def _what_text(text: bytes) -> str:
     return "it is text, and no JSON"
 
 
-def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, Cut | None]:
-    """What *raw* holds, up to *most_bytes*. A gzip body may have several members; deflate comes
+def _unpacked(raw: bytes, max_bytes: int, *, is_deflate: bool) -> tuple[bytes, Cut | None]:
+    """What *raw* holds, up to *max_bytes*. A gzip body may have several members; deflate comes
     with its zlib header or, from old servers, without.
     """
     window = 31
@@ -155,11 +155,11 @@ def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, 
     for _ in range(MAX_MEMBERS):
         unpacker = zlib.decompressobj(wbits=window)
         try:
-            rest = rest[_unpack(unpacker, rest, text, most_bytes) :]
+            rest = rest[_unpack(unpacker, rest, text, max_bytes) :]
         except zlib.error:
             return bytes(text), "cannot be unpacked"
-        if len(text) > most_bytes:
-            return bytes(text[:most_bytes]), "is longer than its bound"
+        if len(text) > max_bytes:
+            return bytes(text[:max_bytes]), "is longer than its bound"
         if not unpacker.eof:
             return bytes(text), "broke off"
         rest = rest[_PADDING.match(rest).end() :]  # type: ignore[union-attr]  # it matches nothing, too
@@ -168,14 +168,14 @@ def _unpacked(raw: bytes, most_bytes: int, *, is_deflate: bool) -> tuple[bytes, 
     return bytes(text), "cannot be unpacked"
 
 
-def _unpack(unpacker: "zlib._Decompress", packed: memoryview, text: bytearray, most_bytes: int) -> int:
-    """Add what the first member of *packed* holds to *text*, up to a byte more than *most_bytes*;
+def _unpack(unpacker: "zlib._Decompress", packed: memoryview, text: bytearray, max_bytes: int) -> int:
+    """Add what the first member of *packed* holds to *text*, up to a byte more than *max_bytes*;
     the bytes that it took. In pieces, since the unpacker copies all that is behind the member.
     """
     taken = 0
-    while taken < packed.nbytes and not unpacker.eof and len(text) <= most_bytes:
+    while taken < packed.nbytes and not unpacker.eof and len(text) <= max_bytes:
         piece = packed[taken : taken + PIECE_BYTES]
-        text += unpacker.decompress(piece, most_bytes + 1 - len(text))
+        text += unpacker.decompress(piece, max_bytes + 1 - len(text))
         taken += piece.nbytes - len(unpacker.unused_data) - len(unpacker.unconsumed_tail)
     return taken
 

@@ -142,12 +142,12 @@ class HttpClient:
             ) as response:
                 self.destination.answered()
                 count_answer(response.status)
-                most_bytes = answer_bytes if response.ok else ERROR_BYTES
+                max_bytes = answer_bytes if response.ok else ERROR_BYTES
                 text, cut = read_body(
-                    *await _raw_body(response, most_bytes),
+                    *await _raw_body(response, max_bytes),
                     coding=response.headers.get("Content-Encoding", ""),
                     content_type=response.headers.get("Content-Type", ""),
-                    most_bytes=most_bytes,
+                    max_bytes=max_bytes,
                 )
                 return HttpAnswer(response.status, response.headers, _masked(text, secrets), cut)
         except (aiohttp.ClientError, OSError) as error:  # OSError includes TimeoutError
@@ -193,20 +193,20 @@ def _system_text(error: aiohttp.ClientConnectorError) -> str:
     return type(error.os_error).__name__ if number is None else os.strerror(number)
 
 
-async def _raw_body(response: aiohttp.ClientResponse, most_bytes: int) -> tuple[bytes, Cut | None]:
-    """The body's first *most_bytes* as they came; a connection with more on it is closed."""
+async def _raw_body(response: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, Cut | None]:
+    """The body's first *max_bytes* as they came; a connection with more on it is closed."""
     pieces = bytearray()
     cut: Cut | None = None
     try:
-        while len(pieces) <= most_bytes and (piece := await response.content.readany()):
+        while len(pieces) <= max_bytes and (piece := await response.content.readany()):
             pieces += piece
     except (aiohttp.ClientError, OSError):  # OSError includes TimeoutError
         cut = "broke off"
-    if len(pieces) > most_bytes:
+    if len(pieces) > max_bytes:
         cut = "is longer than its bound"
     if not response.content.at_eof():
         response.close()
-    return bytes(pieces[:most_bytes]), cut
+    return bytes(pieces[:max_bytes]), cut
 
 
 def _masked(body: bytes, secrets: Sequence[Secret]) -> bytes:

@@ -376,9 +376,9 @@ class SettledReader(Protocol):
     def age_ms(self) -> int:
         """As `StatusStore` has it."""
 
-    async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+    async def settled_records(self, lane: Lane, after_seq: int, *, max_bytes: int) -> Settled:
         """The records of *lane*'s settled chunks after *after_seq*: whole chunks,
-        until they hold *most_bytes*.
+        until they hold *max_bytes*.
 
         Damaged rows are left out. `through_seq` is less than *after_seq* when the spool never
         came that far: then it is not the file that the reader knew. Chunks that every lane has
@@ -390,14 +390,14 @@ class SettledReader(Protocol):
         called again: a reader has stored nothing of them. While the spool is crowded they go.
         """
 
-    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int) -> Outcomes:
         """What became of each record of *lane*'s settled chunks after *after_seq*, dropped ones
-        too: whole chunks, until they hold *most_bytes*.
+        too: whole chunks, until they hold *max_bytes*.
 
-        A reader that is more than *most_behind* chunks behind skips to there.
+        A reader that is more than *max_behind* chunks behind skips to there.
         """
 
-    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes:
         """The same of the settled chunks before *before_seq*, the newest record first.
 
         `through_seq` is the oldest chunk that was read.

@@ -27,13 +27,13 @@ class LimitedCalls:
     async def settled_seq(self, lane: Lane) -> int:
         return await self._reader.settled_seq(lane)
 
-    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int) -> Outcomes:
         return self._blanked(
-            await self._reader.settled_outcomes(lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
+            await self._reader.settled_outcomes(lane, after_seq, max_bytes=max_bytes, max_behind=max_behind)
         )
 
-    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
-        return self._blanked(await self._reader.outcomes_before(lane, before_seq, most_bytes=most_bytes))
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes:
+        return self._blanked(await self._reader.outcomes_before(lane, before_seq, max_bytes=max_bytes))
 
     def _blanked(self, page: Outcomes) -> Outcomes:
         items = [each if self._sees(each[1]) else (each[0], b" " * len(each[1])) for each in page.items]

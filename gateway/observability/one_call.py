@@ -45,12 +45,12 @@ async def find(spool: CallReader, record_id: str, before_seq: int | None = None)
     before_seq = await spool.settled_seq(AI_TELEMETRY) + 1 if before_seq is None else before_seq
     left_bytes = FIND_BYTES
     while left_bytes > 0:
-        page = await spool.outcomes_before(AI_TELEMETRY, before_seq, most_bytes=READ_BYTES)
+        page = await spool.outcomes_before(AI_TELEMETRY, before_seq, max_bytes=READ_BYTES)
         if any(report.record.get("record_id") == record_id for report in with_any(page.items, [record_id])):
             newer = await spool.settled_outcomes(
-                AI_TELEMETRY, before_seq - 1, most_bytes=NEAR_BYTES, most_behind=EVERY_CHUNK
+                AI_TELEMETRY, before_seq - 1, max_bytes=NEAR_BYTES, max_behind=EVERY_CHUNK
             )
-            older = await spool.outcomes_before(AI_TELEMETRY, page.through_seq, most_bytes=NEAR_BYTES)
+            older = await spool.outcomes_before(AI_TELEMETRY, page.through_seq, max_bytes=NEAR_BYTES)
             return found_among([*newer.items, *page.items, *older.items], record_id)
         if not page.is_more:
             return None

@@ -26,9 +26,9 @@ class CallReader(Protocol):
     async def settled_seq(self, lane: Lane) -> int:
         """The last settled chunk."""
 
-    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes: ...
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int) -> Outcomes: ...
 
-    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes: ...
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes: ...
 
 
 class Place(NamedTuple):
@@ -147,14 +147,12 @@ class Search:
         return None
 
     async def _read_older(self, before_seq: int) -> _Read:
-        page = await self._spool.outcomes_before(AI_TELEMETRY, before_seq, most_bytes=READ_BYTES)
+        page = await self._spool.outcomes_before(AI_TELEMETRY, before_seq, max_bytes=READ_BYTES)
         return await self._read(page.items, page.through_seq, is_more=page.is_more)
 
     async def _read_newer(self, after_seq: int) -> _Read:
         """The oldest first."""
-        page = await self._spool.settled_outcomes(
-            AI_TELEMETRY, after_seq, most_bytes=READ_BYTES, most_behind=EVERY_CHUNK
-        )
+        page = await self._spool.settled_outcomes(AI_TELEMETRY, after_seq, max_bytes=READ_BYTES, max_behind=EVERY_CHUNK)
         return await self._read(page.items, page.through_seq, is_more=page.is_more)
 
     async def _read(self, items: list[tuple[str, bytes]], through_seq: int, *, is_more: bool) -> _Read:

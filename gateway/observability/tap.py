@@ -164,7 +164,7 @@ class Tap:
 
     async def _read_page(self, seq: int) -> tuple[int, float]:
         """The chunk that was reached, and how long to pause."""
-        page = await self._spool.settled_outcomes(AI_TELEMETRY, seq, most_bytes=PAGE_BYTES, most_behind=MAX_BEHIND)
+        page = await self._spool.settled_outcomes(AI_TELEMETRY, seq, max_bytes=PAGE_BYTES, max_behind=MAX_BEHIND)
         began_s = time.perf_counter()
         lines = [line for outcome, record in page.items if (line := line_of(outcome, record)) is not None]
         for watcher in self._watchers:

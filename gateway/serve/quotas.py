@@ -133,8 +133,8 @@ class Quotas:
         a body of *announced_bytes*).
         """
         limits = self.limits_of(key)
-        most, most_bytes = limits.requests_per_minute, limits.bytes_per_minute
-        if most is None and most_bytes is None:
+        most, max_bytes = limits.requests_per_minute, limits.bytes_per_minute
+        if most is None and max_bytes is None:
             return None
         in_requests, in_bytes = self._of(key)
         now_s = self.now_s()
@@ -142,9 +142,9 @@ class Quotas:
             in_requests.fill(most, now_s)
             if wait_s := in_requests.wait_s(1, most):
                 raise self.over(key, "requests", wait_s)
-        if in_bytes is not None and most_bytes is not None:
-            in_bytes.fill(most_bytes, now_s)
-            if wait_s := in_bytes.wait_s(announced_bytes, most_bytes):
+        if in_bytes is not None and max_bytes is not None:
+            in_bytes.fill(max_bytes, now_s)
+            if wait_s := in_bytes.wait_s(announced_bytes, max_bytes):
                 raise self.over(key, "bytes", wait_s)
         if in_requests is not None:
             in_requests.left -= 1
@@ -209,16 +209,16 @@ class Quotas:
         """Its buckets as its limits are now: full where a limit is new."""
         in_requests, in_bytes = self._buckets.pop(key.key_id, (None, None))
         limits = self.limits_of(key)
-        most, most_bytes = limits.requests_per_minute, limits.bytes_per_minute
+        most, max_bytes = limits.requests_per_minute, limits.bytes_per_minute
         if most is not None and in_requests is None:
             in_requests = Bucket(most, self.now_s())
-        if most_bytes is not None and in_bytes is None:
-            in_bytes = Bucket(most_bytes, self.now_s())
+        if max_bytes is not None and in_bytes is None:
+            in_bytes = Bucket(max_bytes, self.now_s())
         if len(self._buckets) >= MAX_KEYS:
             del self._buckets[next(iter(self._buckets))]
         made = self._buckets[key.key_id] = (
             None if most is None else in_requests,
-            None if most_bytes is None else in_bytes,
+            None if max_bytes is None else in_bytes,
         )
         return made
 

@@ -534,13 +534,13 @@ def reclaim(
     now_ms: int,
     *,
     most: int,
-    most_bytes: int,
+    max_bytes: int,
     kept_after: Mapping[Lane, int],
 ) -> Reclaimed:
     """Delete up to *most* chunks that every lane is done with and that came before
     *received_before_ms*, oldest first.
 
-    It ends at *most_bytes*, too. A chunk from after *now_ms* was stamped by a clock that no one
+    It ends at *max_bytes*, too. A chunk from after *now_ms* was stamped by a clock that no one
     trusts: it is as old as any. Chunks of a lane after its number in *kept_after* stay.
     """
     deleted = size_bytes = 0
@@ -553,7 +553,7 @@ def reclaim(
         for seq, received_ms, chunk_bytes in found:
             if received_before_ms <= _whole(received_ms) <= now_ms:
                 break
-            if deleted and size_bytes + chunk_bytes > most_bytes:
+            if deleted and size_bytes + chunk_bytes > max_bytes:
                 return Reclaimed(deleted, size_bytes, is_more=True)
             connection.execute("DELETE FROM chunk WHERE seq=?", (seq,))
             connection.execute("DELETE FROM change WHERE seq=?", (seq,))

@@ -13,9 +13,9 @@ from spool.sql import chunks, rows
 from spool.sql.connection import Connection
 
 
-def settled_records(connection: Connection, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+def settled_records(connection: Connection, lane: Lane, after_seq: int, *, max_bytes: int) -> Settled:
     """The records of the settled chunks of *lane* after *after_seq*: whole chunks,
-    until they hold *most_bytes*.
+    until they hold *max_bytes*.
 
     A chunk whose row does not hold together is passed over. `through_seq` is less than *after_seq*
     when the spool never came that far: then it is another file than the reader knew.
@@ -34,19 +34,19 @@ def settled_records(connection: Connection, lane: Lane, after_seq: int, *, most_
             records += [record for _, record in chunks.chunk_records(body, 0, n, changes)]
             size += len(body.content)
         through_seq = seq
-        if size >= most_bytes:
+        if size >= max_bytes:
             return Settled(records, through_seq, is_more=True)
     return Settled(records, through_seq, is_more=False)
 
 
 def settled_outcomes(
-    connection: Connection, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int
+    connection: Connection, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int
 ) -> Outcomes:
     """What became of each record of *lane*'s settled chunks after *after_seq*; whole chunks, until
-    they hold *most_bytes*. A reader that is more than *most_behind* chunks behind skips to there.
+    they hold *max_bytes*. A reader that is more than *max_behind* chunks behind skips to there.
     """
     settled_seq = rows.lane_row(connection, lane).settled_seq
-    from_seq = max(min(after_seq, settled_seq), settled_seq - most_behind)
+    from_seq = max(min(after_seq, settled_seq), settled_seq - max_behind)
     skipped = _records_between(connection, lane, after_seq, from_seq)
     items: list[tuple[str, bytes]] = []
     size, through_seq = 0, from_seq
@@ -58,14 +58,14 @@ def settled_outcomes(
             items += _outcomes(body, rows.changes_between(connection, seq, seq).get(seq, {}))
             size += len(body.content)
         through_seq = seq
-        if size >= most_bytes:
+        if size >= max_bytes:
             return Outcomes(items, through_seq, is_more=True, skipped=skipped)
     return Outcomes(items, through_seq, is_more=False, skipped=skipped)
 
 
-def outcomes_before(connection: Connection, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+def outcomes_before(connection: Connection, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes:
     """What became of each record of *lane*'s settled chunks before *before_seq*, the newest first;
-    whole chunks, until they hold *most_bytes*. `through_seq` is the oldest chunk that was read.
+    whole chunks, until they hold *max_bytes*. `through_seq` is the oldest chunk that was read.
     """
     items: list[tuple[str, bytes]] = []
     size, through_seq = 0, before_seq
@@ -78,7 +78,7 @@ def outcomes_before(connection: Connection, lane: Lane, before_seq: int, *, most
             items += reversed([*_outcomes(body, rows.changes_between(connection, seq, seq).get(seq, {}))])
             size += len(body.content)
         through_seq = seq
-        if size >= most_bytes:
+        if size >= max_bytes:
             return Outcomes(items, through_seq, is_more=True, skipped=0)
     return Outcomes(items, through_seq, is_more=False, skipped=0)
 

@@ -559,7 +559,7 @@ class SqlSpool(Generic[C]):
 
         def reclaim(connection: Connection, _: Counters) -> rows.Reclaimed:
             return rows.reclaim(
-                connection, before_ms, now_ms, most=RECLAIM_CHUNKS, most_bytes=RECLAIM_BYTES, kept_after=kept_after
+                connection, before_ms, now_ms, most=RECLAIM_CHUNKS, max_bytes=RECLAIM_BYTES, kept_after=kept_after
             )
 
         share = Share(CROWDED_SHARE_S if crowded else RECLAIM_SHARE_S)
@@ -586,19 +586,19 @@ class SqlSpool(Generic[C]):
     ) -> SqlUnitCostLane:
         return SqlUnitCostLane(self, can_read=can_read, can_create=can_create, can_delete=can_delete)
 
-    async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
-        return await self.look(lambda c: settled_records(c, lane, after_seq, most_bytes=most_bytes))
+    async def settled_records(self, lane: Lane, after_seq: int, *, max_bytes: int) -> Settled:
+        return await self.look(lambda c: settled_records(c, lane, after_seq, max_bytes=max_bytes))
 
     def keep_after(self, lane: Lane, seq: int) -> None:
         self._kept_after[lane] = seq
 
-    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int) -> Outcomes:
         return await self.look(
-            lambda c: settled_outcomes(c, lane, after_seq, most_bytes=most_bytes, most_behind=most_behind)
+            lambda c: settled_outcomes(c, lane, after_seq, max_bytes=max_bytes, max_behind=max_behind)
         )
 
-    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
-        return await self.look(lambda c: outcomes_before(c, lane, before_seq, most_bytes=most_bytes))
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes:
+        return await self.look(lambda c: outcomes_before(c, lane, before_seq, max_bytes=max_bytes))
 
     def operator(self) -> SqlDeadLetters:
         """What an operator may ask of dead letters and delivered records."""

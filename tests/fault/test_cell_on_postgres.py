@@ -126,7 +126,7 @@ async def test_each_call_is_counted_once(
         second = await Owner.opened("second", database, through, clock, tmp_path)
         await sending
         journal = PostgresJournal(database)
-        while await journal.read((0, 0), max_rows=1, most_bytes=1):  # noqa: ASYNC110 until the owner counted it
+        while await journal.read((0, 0), max_rows=1, max_bytes=1):  # noqa: ASYNC110 until the owner counted it
             await asyncio.sleep(0)
         await first.until_fenced()
     edge_counts = second.rig.spool.edge()

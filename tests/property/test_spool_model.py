@@ -165,9 +165,9 @@ class SpoolMachine(RuleBasedStateMachine):
 
     # ---- out
 
-    @rule(lane=st.sampled_from(LANES), most=st.integers(1, 7), most_bytes=st.integers(1, 200))
-    def freeze(self, lane: str, most: int, most_bytes: int) -> None:
-        batch = self.run(freeze(self.spool, lane, max_records=most, max_bytes=most_bytes))
+    @rule(lane=st.sampled_from(LANES), most=st.integers(1, 7), max_bytes=st.integers(1, 200))
+    def freeze(self, lane: str, most: int, max_bytes: int) -> None:
+        batch = self.run(freeze(self.spool, lane, max_records=most, max_bytes=max_bytes))
         model = self.lanes[lane]
         again = next((known for known in model.frozen if known.batch_id not in model.leased), None)
         if again is not None:
@@ -176,7 +176,7 @@ class SpoolMachine(RuleBasedStateMachine):
             assert batch is None
         else:
             assert batch is not None
-            taken = self.take(model.waiting, most, most_bytes)
+            taken = self.take(model.waiting, most, max_bytes)
             assert batch.records == tuple(model.waiting[:taken])
             del model.waiting[:taken]
             model.frozen.append(batch)
@@ -184,12 +184,12 @@ class SpoolMachine(RuleBasedStateMachine):
             model.leased.add(batch.batch_id)
 
     @staticmethod
-    def take(waiting: list[bytes], most: int, most_bytes: int) -> int:
+    def take(waiting: list[bytes], most: int, max_bytes: int) -> int:
         """How many records fit: at least one."""
         size_bytes = n = 0
         for record in waiting[:most]:
             size_bytes += len(record) + 1
-            if n and size_bytes > most_bytes:
+            if n and size_bytes > max_bytes:
                 break
             n += 1
         return n

@@ -41,7 +41,7 @@ class MemoryJournal:
             raise DatabaseUnavailable("no primary")
         return self.size_bytes
 
-    async def read(self, after: Place, *, max_rows: int, most_bytes: int) -> list[Row]:
+    async def read(self, after: Place, *, max_rows: int, max_bytes: int) -> list[Row]:
         return [row for row in self.rows if row.place > after][:max_rows]
 
     def dropping(self, places: Sequence[Place]) -> Callable[[Any], None]:

@@ -23,7 +23,7 @@ class Strain:
     """The most that was seen; final when the `straining` block ended."""
 
     def __init__(self, rss_bytes: int) -> None:
-        self.before_bytes = self.most_bytes = rss_bytes
+        self.before_bytes = self.max_bytes = rss_bytes
         self.slowest_s = 0.0
         """The slowest answer to the honest sender."""
         self.most_work_s = 0.0
@@ -33,7 +33,7 @@ class Strain:
 
     @property
     def grown_mib(self) -> float:
-        return (self.most_bytes - self.before_bytes) / MIB
+        return (self.max_bytes - self.before_bytes) / MIB
 
     def __str__(self) -> str:
         return f"+{self.grown_mib:.0f} MiB, slowest of {self.asked} answers {self.slowest_s:.3f} s, after {self.most_work_s:.2f} s of CPU"
@@ -74,7 +74,7 @@ def weigh(gateway: GatewayProcess, strain: Strain, is_done: threading.Event) -> 
     is_last = False
     while not is_last:
         is_last = is_done.wait(_SAMPLE_S)
-        strain.most_bytes = max(strain.most_bytes, rss_bytes(gateway.process.pid))
+        strain.max_bytes = max(strain.max_bytes, rss_bytes(gateway.process.pid))
 
 
 def ask(gateway: GatewayProcess, strain: Strain, is_done: threading.Event) -> None:

@@ -35,7 +35,7 @@ class JournalStore(Protocol):
     async def waiting_bytes(self) -> int:
         """About how many bytes wait in it."""
 
-    async def read(self, after: tuple[int, int], *, max_rows: int, most_bytes: int) -> Sequence[Row]:
+    async def read(self, after: tuple[int, int], *, max_rows: int, max_bytes: int) -> Sequence[Row]:
         """The next rows behind *after*, whole and in order, at least one where one is there. What
         commits late may have its place before what was read.
         """

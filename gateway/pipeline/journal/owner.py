@@ -38,7 +38,7 @@ TRIES: Final = 3
 PASSED_OVER_S: Final = 600.0
 """For how long a row is passed over that fails alone, while others do not."""
 MAX_ROWS: Final = 128
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Of rows that are counted at once, as they are stored; one row may be larger."""
 LARGE_BYTES: Final = 64 << 10
 """A larger row is read in a thread."""
@@ -109,7 +109,7 @@ class JournalReader:
         if (now_s := time.monotonic()) >= self._next_first_s:
             self._after, self._next_first_s = START, now_s + FIRST_S
         max_rows = 1 if self._one_by_one else MAX_ROWS
-        found = await self._journal.read(self._after, max_rows=max_rows, most_bytes=MOST_BYTES)
+        found = await self._journal.read(self._after, max_rows=max_rows, max_bytes=MAX_BYTES)
         rows: Sequence[Row] = [row for row in found if self._passed_over.get(row.place, 0.0) <= now_s]
         if rows:
             rows = self._known(rows)
@@ -215,4 +215,4 @@ async def _read(row: Row) -> tuple[list[Entry], SenderNotes]:
 
 def is_full(rows: Sequence[Row]) -> bool:
     """Whether *rows* are as many as are counted at once, so that more may wait."""
-    return len(rows) == MAX_ROWS or sum(row.size_bytes for row in rows) > MOST_BYTES // 2
+    return len(rows) == MAX_ROWS or sum(row.size_bytes for row in rows) > MAX_BYTES // 2

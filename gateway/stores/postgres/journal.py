@@ -45,8 +45,8 @@ class PostgresJournal:
     async def waiting_bytes(self) -> int:
         return await self._database.read(_waiting_bytes)
 
-    async def read(self, after: tuple[int, int], *, max_rows: int, most_bytes: int) -> list[Row]:
-        return await self._database.read(lambda connection: _rows(connection, after, max_rows, most_bytes))
+    async def read(self, after: tuple[int, int], *, max_rows: int, max_bytes: int) -> list[Row]:
+        return await self._database.read(lambda connection: _rows(connection, after, max_rows, max_bytes))
 
     def dropping(self, places: Sequence[tuple[int, int]]) -> Callable[[Any], None]:
         return lambda connection: _run(connection, f"DELETE FROM journal WHERE {_THESE}", places)  # noqa: S608 - own SQL
@@ -70,10 +70,10 @@ def _waiting_bytes(connection: PostgresConnection) -> int:
     return int(size / share)
 
 
-def _rows(connection: PostgresConnection, after: tuple[int, int], max_rows: int, most_bytes: int) -> list[Row]:
+def _rows(connection: PostgresConnection, after: tuple[int, int], max_rows: int, max_bytes: int) -> list[Row]:
     last, size = after, 0
     for xid, number, row_bytes in connection.execute(_SIZES, (str(after[0]), after[1], max_rows)):
-        if last != after and size + row_bytes > most_bytes:
+        if last != after and size + row_bytes > max_bytes:
             break
         last, size = (xid, number), size + row_bytes
     if last == after:

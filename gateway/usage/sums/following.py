@@ -143,7 +143,7 @@ class UsageFollower:
         async with self._turn:
             await self._make_sure()
             after_seq, asked_ms = self._through_seq, self._now_ms()
-            page = await self._spool.settled_records(AI_TELEMETRY, after_seq, most_bytes=PAGE_BYTES)
+            page = await self._spool.settled_records(AI_TELEMETRY, after_seq, max_bytes=PAGE_BYTES)
             began_s = time.perf_counter()
             if page.records:
                 self._tally.add(page.records, now_ms=max(self._now_ms(), self._spool.age_ms()))

@@ -76,32 +76,32 @@ class Counting(Committing):
 
     # ---- behind the lanes
 
-    async def settled_records(self, lane: Lane, after_seq: int, *, most_bytes: int) -> Settled:
+    async def settled_records(self, lane: Lane, after_seq: int, *, max_bytes: int) -> Settled:
         def read(disk: Disk) -> Settled:
             records: list[bytes] = []
             through_seq = min(after_seq, disk.settled[lane])
             for chunk in disk.of(lane, after_seq + 1, disk.settled[lane]):
                 records += [record for _, record in chunk.left()]
                 through_seq = chunk.seq
-                if sum(map(len, records)) >= most_bytes:
+                if sum(map(len, records)) >= max_bytes:
                     return Settled(records, through_seq, is_more=True)
             return Settled(records, through_seq, is_more=False)
 
         return await self.ask_behind(read)
 
-    async def settled_outcomes(self, lane: Lane, after_seq: int, *, most_bytes: int, most_behind: int) -> Outcomes:
+    async def settled_outcomes(self, lane: Lane, after_seq: int, *, max_bytes: int, max_behind: int) -> Outcomes:
         def read(disk: Disk) -> Outcomes:
             settled = disk.settled[lane]
-            from_seq = max(min(after_seq, settled), settled - most_behind)
+            from_seq = max(min(after_seq, settled), settled - max_behind)
             skipped = sum(len(chunk.records) for chunk in disk.of(lane, after_seq + 1, from_seq))
-            return _outcomes(disk.of(lane, from_seq + 1, settled), from_seq, skipped, most_bytes)
+            return _outcomes(disk.of(lane, from_seq + 1, settled), from_seq, skipped, max_bytes)
 
         return await self.ask_behind(read)
 
-    async def outcomes_before(self, lane: Lane, before_seq: int, *, most_bytes: int) -> Outcomes:
+    async def outcomes_before(self, lane: Lane, before_seq: int, *, max_bytes: int) -> Outcomes:
         def read(disk: Disk) -> Outcomes:
             chunks = disk.of(lane, 0, min(before_seq - 1, disk.settled[lane]))
-            return _outcomes(chunks[::-1], before_seq, 0, most_bytes, newest_first=True)
+            return _outcomes(chunks[::-1], before_seq, 0, max_bytes, newest_first=True)
 
         return await self.ask_behind(read)
 
@@ -138,7 +138,7 @@ def _evidence(chunk: Chunk) -> Evidence:
 
 
 def _outcomes(
-    chunks: Sequence[Chunk], through_seq: int, skipped: int, most_bytes: int, *, newest_first: bool = False
+    chunks: Sequence[Chunk], through_seq: int, skipped: int, max_bytes: int, *, newest_first: bool = False
 ) -> Outcomes:
     items: list[tuple[str, bytes]] = []
     size_bytes = 0
@@ -147,6 +147,6 @@ def _outcomes(
         items += found[::-1] if newest_first else found
         size_bytes += sum(map(len, chunk.records))
         through_seq = chunk.seq
-        if size_bytes >= most_bytes:
+        if size_bytes >= max_bytes:
             return Outcomes(items, through_seq, is_more=True, skipped=skipped)
     return Outcomes(items, through_seq, is_more=False, skipped=skipped)

@@ -23,8 +23,8 @@ MIB = 1024 * 1024
 JSON = "application/json"
 
 
-def read(raw: bytes, coding: str = "", content_type: str = JSON, most_bytes: int = MIB) -> tuple[bytes, Cut | None]:
-    return read_body(raw, None, coding=coding, content_type=content_type, most_bytes=most_bytes)
+def read(raw: bytes, coding: str = "", content_type: str = JSON, max_bytes: int = MIB) -> tuple[bytes, Cut | None]:
+    return read_body(raw, None, coding=coding, content_type=content_type, max_bytes=max_bytes)
 
 
 def test_the_bound_grows_with_the_items_and_bytes_of_the_request() -> None:
@@ -56,7 +56,7 @@ def test_a_body_of_countless_gzip_members_costs_no_more_than_its_bytes() -> None
     member = gzip.compress(b"")
 
     def work(members: int) -> None:
-        _, cut = read(member * members, "gzip", most_bytes=64 * MIB)
+        _, cut = read(member * members, "gzip", max_bytes=64 * MIB)
         assert cut == "cannot be unpacked"
 
     assert_linear(work, 400_000)

@@ -39,11 +39,11 @@ async def test_a_reader_that_is_far_behind_skips_chunks_and_knows_how_many_recor
     for n in range(5):
         await rig.send(call(f"call {n}", tokens=(n + 1, 1)))
     await rig.settle()
-    whole = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=MAX_BEHIND)
+    whole = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, max_bytes=1 << 20, max_behind=MAX_BEHIND)
     assert ([outcome for outcome, _ in whole.items], whole.skipped) == (["kept"] * 5, 0)
-    late = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=2)
+    late = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, max_bytes=1 << 20, max_behind=2)
     assert (len(late.items), late.skipped, late.through_seq) == (2, 3, whole.through_seq)
-    paged = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1, most_behind=MAX_BEHIND)
+    paged = await rig.spool.settled_outcomes(AI_TELEMETRY, 0, max_bytes=1, max_behind=MAX_BEHIND)
     assert (len(paged.items), paged.is_more) == (1, True)
     await rig.spool.close()
 

@@ -123,7 +123,7 @@ async def test_chunks_of_an_earlier_layout_are_read_with_compressed_ones(data_di
     await append(spool, records[40:])
     assert await execute(spool, "SELECT packed & 1 FROM chunk ORDER BY seq") == [(0,), (1,), (1,)]
     assert b"".join([body async for body in spool.pending_bodies(AI_TELEMETRY)]) == b"".join(records)
-    assert (await spool.settled_records(AI_TELEMETRY, 0, most_bytes=1 << 20)).records == records
+    assert (await spool.settled_records(AI_TELEMETRY, 0, max_bytes=1 << 20)).records == records
     assert list((await frozen(spool, max_records=50)).records) == records[:50]
     await spool.close()
     assert verify_stopped(data_dir).findings == []

@@ -40,10 +40,10 @@ async def test_a_backlog_is_read_in_pages(home: InPostgres, answers: list[int]) 
         await append(spool, [b"%d" % number])
     await spool.settle(AI_TELEMETRY, spool.sealed_seq)
     every = [b"%d" % number for number in range(CHUNKS)]
-    assert (await spool.settled_records(AI_TELEMETRY, 0, most_bytes=1 << 20)).records == every
-    outcomes = await spool.settled_outcomes(AI_TELEMETRY, 0, most_bytes=1 << 20, most_behind=CHUNKS)
+    assert (await spool.settled_records(AI_TELEMETRY, 0, max_bytes=1 << 20)).records == every
+    outcomes = await spool.settled_outcomes(AI_TELEMETRY, 0, max_bytes=1 << 20, max_behind=CHUNKS)
     assert len(outcomes.items) == CHUNKS
-    before = await spool.outcomes_before(AI_TELEMETRY, CHUNKS + 1, most_bytes=1 << 20)
+    before = await spool.outcomes_before(AI_TELEMETRY, CHUNKS + 1, max_bytes=1 << 20)
     assert before.items == outcomes.items[::-1]
     bodies = [body async for body in spool.pending_bodies(AI_TELEMETRY)]
     assert bodies == every

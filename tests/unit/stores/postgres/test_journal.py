@@ -16,7 +16,7 @@ from tests.support.postgres import needs_postgres, shared_server
 
 pytestmark = needs_postgres
 
-ALL = {"max_rows": 100, "most_bytes": 1 << 20}
+ALL = {"max_rows": 100, "max_bytes": 1 << 20}
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ async def test_rows_are_read_as_they_were_kept(journal: PostgresJournal) -> None
 async def test_a_page_ends_at_its_limits_and_has_a_row_at_least(journal: PostgresJournal) -> None:
     for number in range(5):
         await journal.keep(1, bytes([number]) * 50, 1)  # too short to be packed
-    first = await journal.read((0, 0), max_rows=2, most_bytes=1 << 20)
+    first = await journal.read((0, 0), max_rows=2, max_bytes=1 << 20)
     assert [row.body for row in first] == [b"\0" * 50, b"\1" * 50]
-    rest = await journal.read(first[-1].place, max_rows=100, most_bytes=10)
+    rest = await journal.read(first[-1].place, max_rows=100, max_bytes=10)
     assert [row.body for row in rest] == [b"\2" * 50]
 
 
@@ -90,7 +90,7 @@ async def test_what_waits_is_measured_whatever_the_table_was_before(
         await journal.keep(1, os.urandom(50_000), 1)
     assert await journal.waiting_bytes() == 40 * 50_100
     await database.commit(
-        journal.dropping([row.place for row in await journal.read((0, 0), max_rows=39, most_bytes=1 << 30)])
+        journal.dropping([row.place for row in await journal.read((0, 0), max_rows=39, max_bytes=1 << 30)])
     )
     assert await journal.waiting_bytes() == 50_100
 

@@ -150,7 +150,7 @@ async def test_what_is_delivered_and_old_stays_until_its_sums_are_stored(
     again = await UsageFollower.open(rig.spool, sums, now_ms=clock)
     assert summed(await written(again, sums, clock)) == (1, 100)
     await rig.spool.run_maintenance()
-    left = await rig.spool.settled_records(AI_TELEMETRY, 0, most_bytes=1000)
+    left = await rig.spool.settled_records(AI_TELEMETRY, 0, max_bytes=1000)
     assert not left.records, "nothing needs it any more"
 
 
