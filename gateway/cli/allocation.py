@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 20
 _RULES = click.argument("rules", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
 _TARGET = click.argument("target")
-_NOTE = click.option("--note", default="", help="Why, for whoever reads the versions.")
+_NOTE = click.option("--note", default="", help="Why, as the list of versions shows it.")
 
 
 @click.group(cls=Group)

@@ -748,7 +748,7 @@ class Config(Options):
     counting: Counting = Counting()
     attributes: Attributes = Attributes()
     tags: dict[str, tuple[str, ...]] = Field(default_factory=dict, max_length=MAX_TAGS)
-    """Tag -> the attributes that state it, beside the label of that name; the first that has a
+    """Tag -> the attributes that have it, besides the label of that name; the first that has a
     value wins."""
     pricing: Pricing = Pricing()
     recommendations: Recommend = Recommend()

@@ -103,7 +103,7 @@ class SignIn(Options):
     """Single sign-on at the admin listener: people come without a token."""
 
     host_names: tuple[str, ...] = ()
-    """Names by which browsers reach the listener, beside that of `oidc.redirect_uri`."""
+    """Further names by which browsers reach the listener, besides that of `oidc.redirect_uri`."""
     groups_header: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]{1,64}$")
     """In which the proxies of `operator_identity.trusted_proxies` name the person's groups, with
     commas between, such as `X-Forwarded-Groups`."""

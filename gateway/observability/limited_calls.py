@@ -40,7 +40,7 @@ class LimitedCalls:
         return page._replace(items=items)
 
     def _sees(self, record: bytes) -> bool:
-        """Most records are told apart by their bytes, before they are read."""
+        """Most records are excluded by their bytes, before they are read."""
         if not all(any(text in record for text in texts) for texts in self._texts):
             return False
         try:
@@ -51,7 +51,7 @@ class LimitedCalls:
 
 
 def plain_texts(names: tuple[str, ...]) -> list[bytes] | None:
-    """As JSON has them, whoever wrote it; None where that is not certain."""
+    """As JSON has them, in any writer's form; None where that is not certain."""
     is_plain = all(name.isascii() and not _ESCAPED & set(name) for name in names)
     return [f'"{name}"'.encode() for name in names] if is_plain else None
 

@@ -36,7 +36,7 @@ class Running(NamedTuple):
 
 
 class KeyGate(Authenticator, Protocol):
-    """Of inbound keys; whoever asks it sees to it that a limited one reads its own part alone."""
+    """Of inbound keys; the caller makes sure that a limited key reads its own part alone."""
 
     def reach_of(self, headers: Headers) -> Reach:
         """What the key in *headers* sees; everything where they show none that is known."""
@@ -96,13 +96,13 @@ def is_still_admitted(request: web.Request) -> bool:
 
 
 def reach_of(request: web.Request) -> Reach:
-    """What whoever sent it sees."""
+    """What its sender sees."""
     reach: Reach = request.get(REACH, EVERYTHING)
     return reach
 
 
 def stores_of(request: web.Request) -> AdminStores:
-    """As whoever sent it sees them. What cannot be divided is missing for a limited caller."""
+    """As its sender sees them. What cannot be divided is missing for a limited caller."""
     return request.app[STORES].limited(reach_of(request))
 
 

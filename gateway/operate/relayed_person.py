@@ -35,7 +35,7 @@ class RelayedPerson:
 
     def stated(self, person: str, groups: Sequence[str] = ()) -> str:
         """The value of the header; with *groups* they are behind the person. A name that could be
-        read as such a list is in one: whoever chooses a name chooses no groups.
+        read as such a list is in one: a chosen name chooses no groups.
         """
         text = json.dumps([person, *groups]) if groups or person.startswith(_LIST) else person
         return f"{b64encode(text.encode()).decode()}.{self._proof(text)}"

@@ -127,7 +127,7 @@ class _Settled(NamedTuple):
     value: Decimal
     held: Decimal | None
     waiting: Sequence[Link]
-    """What the total stands for again."""
+    """What the total contains again."""
 
 
 def _settled(row: _Row, found: Decimal) -> _Settled | None:

@@ -32,7 +32,7 @@ from spool.unit_cost import (
 
 
 class Link(NamedTuple):
-    """A value that a total came to, and what it stands for beyond the value before it."""
+    """A value that a total came to, and what it adds to the value before it."""
 
     value: Decimal
     records: int

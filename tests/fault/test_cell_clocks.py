@@ -18,7 +18,7 @@ from tests.support.wrong_clock import WrongClock
 pytestmark = needs_postgres
 
 HOUR_MS = 3_600_000
-"""Longer than the window in which twins are known."""
+"""Longer than the window in which duplicates are known."""
 
 
 class Clocks:

@@ -1,4 +1,4 @@
-"""Libraries in C that are preloaded into a process, and change what the system tells it."""
+"""Libraries in C that are preloaded into a process, and change what the system answers."""
 
 import shutil
 import subprocess

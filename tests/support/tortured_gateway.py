@@ -53,7 +53,7 @@ class Network:
         await self._mend_after(seconds)
 
     async def swallow(self, seconds: float) -> None:
-        """Nothing passes, and nobody is told."""
+        """Nothing passes, and no end sees an error."""
         for proxy in self._proxies:
             proxy.hang()
         await self._mend_after(seconds)

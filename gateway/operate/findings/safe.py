@@ -12,7 +12,7 @@ from spool.dead_letters import QUARANTINED
 def safe_text(status: Mapping[str, Any]) -> str:
     """`Nothing that was accepted is lost: 120 records wait on disk, 3 refused records are kept.`
 
-    What senders were refused is not in it: they were told to send it again.
+    What was refused is not in it: its senders were asked to send it again.
     """
     if not all_add_up(status):
         return "Whether something is lost is not known: the counts do not add up."
@@ -36,7 +36,7 @@ def kept_texts(status: Mapping[str, Any]) -> list[str]:
 
 
 def lost_texts(status: Mapping[str, Any]) -> list[str]:
-    """Records that are gone for good, whose senders were told that they are kept."""
+    """Records that are lost although they were acknowledged."""
     expired = sum(lane["expired"] for lane in status["lanes"].values())
     letters = sum(each["dead_letters"].get("expired", 0) for each in status.get("resends", {}).values())
     texts = []

@@ -1,6 +1,6 @@
 """An OpenID provider: where its endpoints are, its keys, and the tokens that it gives for a code.
 
-Signatures and times are checked by PyJWT; what is compared beside them is in `claims_of`. Discovery
+Signatures and times are checked by PyJWT; what else is compared is in `claims_of`. Discovery
 is read once an hour. The keys are read again whenever a token names one that is not known, for
 providers replace them.
 """

@@ -30,7 +30,7 @@ OUTCOME_TEXTS: Final[Mapping[str, str]] = {
     "kept": "it became a record, which is on disk",
     "duplicate": "the same report came before",
     "suppressed": "it reports a call that is counted already",
-    "rejected": "it cannot be a record; the sender was told",
+    "rejected": "it cannot be a record; the answer said so",
     "ignored": "it is about no use of AI",
     "delivered": "the upstream took the record",
     "pending": "the record waits on disk to be sent",

@@ -148,7 +148,7 @@ async def load(request: web.Request) -> dict[str, Any]:
 
 
 UNLIMITED_ONLY: Final[Mapping[str, Any]] = {"waiting_note": "", "nothing_received": False}
-"""What concerns the gateway as a whole, for whoever is limited."""
+"""What concerns the gateway as a whole, for limited callers."""
 
 
 async def own_insights(request: web.Request) -> Sequence[Insight]:

@@ -23,7 +23,7 @@ _READ: Final = (
     " AND (xid, id) <= (?::text::xid8, ?) ORDER BY xid, id"
 )
 ROW_BYTES: Final = 100
-"""Of a row beside its body."""
+"""Of a row, without its body."""
 _PAGES: Final = "SELECT pg_relation_size('journal') / current_setting('block_size')::bigint"
 _LIVE: Final = f"SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0)::bigint FROM journal"  # noqa: S608 - own SQL
 _SAMPLED: Final = _LIVE + " TABLESAMPLE SYSTEM (?)"

@@ -16,7 +16,7 @@ from gateway.usage.sums.saved_filter import SavedFilter
 from gateway.usage.sums.tally import MAX_NAME_CHARS
 
 TARGETS: Final = ("team", "project")
-"""Dimensions that can be allocated, beside tags."""
+"""Dimensions that can be allocated, besides tags."""
 MAX_RULES: Final = 100
 MAX_SHARES: Final = 50
 MAX_NOTE_CHARS: Final = 200

@@ -1,7 +1,7 @@
 """The next cheaper model of a family. Pure.
 
 A pair is listed where the provider itself offers the second as the smaller one of the first. A
-model that the price list does not know is never recommended, whatever stands here.
+model that the price list does not know is never recommended, whatever this page says.
 """
 
 import re

@@ -20,7 +20,7 @@ DIMENSIONS: Final[tuple[str, ...]] = get_args(_Own)
 Dimension = str
 """One of `DIMENSIONS`, a tag (`gateway.usage.sums.tags`), or `TAGS`."""
 TAGS: Final = "tags"
-"""All tags of a call together: what stands for them is their set."""
+"""All tags of a call together: their set represents them."""
 COLUMNS: Final[tuple[str, ...]] = (*DIMENSIONS, *COST_WORDS)
 """What a row of a grain is of."""
 TAGGED_COLUMNS: Final[tuple[str, ...]] = (*COLUMNS, TAGS)
@@ -85,7 +85,7 @@ _FIRST_TAG_GRAIN: Final = 100
 
 
 def tag_grain(number: int) -> Grain:
-    """Of one tag, whose value stands for the set: values beyond the bound of a day are "other"."""
+    """Of one tag, whose value represents the set: values beyond the bound of a day are "other"."""
     return _of(_FIRST_TAG_GRAIN + number, TAGS, day=1000, hour=0)
 
 

@@ -1,6 +1,6 @@
 """The sums that a limited caller sees: every question has the limit as a filter.
 
-A question that `SumRows` gets anew has no answer here until it is written, so none is forgotten.
+A new question of `SumRows` has no answer here until it is written, so none is forgotten.
 """
 
 from collections.abc import Sequence

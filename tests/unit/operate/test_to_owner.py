@@ -128,7 +128,7 @@ async def test_a_client_that_names_a_person_itself_is_not_believed(edge: Edge, n
 
 
 async def test_a_limited_credential_gets_no_metrics_of_an_edge(edge: Edge) -> None:
-    """They are of all teams; whoever shows nothing on loopback sees them."""
+    """They are of all teams; callers without a credential on loopback see them."""
     await edge.begin(TRUSTING)
     seen, by = reach_of({"team": ["checkout"]}), "ops@example.com"
     token = (await edge.keys.viewer_tokens().create("leads", seen, by=by)).secret.reveal()

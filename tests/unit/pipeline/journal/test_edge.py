@@ -119,7 +119,7 @@ async def test_a_full_journal_is_refused_before_anything_is_read(rig: Rig) -> No
 
 
 async def test_more_than_a_slow_owner_counts_in_ten_minutes_is_refused(rig: Rig) -> None:
-    """Although the journal may hold more; and the sender is told when there is room again."""
+    """Although the journal may hold more; and Retry-After says when there is room again."""
     rig.waiting.bytes_per_s = 100.0
     rig.journal.size_bytes = 64_000
     await until_true(lambda: rig.edge.journal_bytes == 64_000, what="an edge that measured again")
