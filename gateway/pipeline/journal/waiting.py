@@ -1,5 +1,5 @@
-"""What waits in the journal, compared with what its owner counts. It decides how much more is taken,
-and when a sender should come again.
+"""What waits in the journal, compared with what its owner counts. It decides how much more is
+taken, and when a sender should come again.
 """
 
 import time
