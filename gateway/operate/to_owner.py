@@ -2,7 +2,8 @@
 the owner, which has the page and the API.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from http import HTTPStatus
 from typing import Final
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from gateway.common.contract.errors import Unauthenticated
+from gateway.common.http.arriving_body import has_left
 from gateway.common.http.http_connection import note_admitted
 from gateway.config.model import OperatorIdentity
 from gateway.operate.guard import host_guard
@@ -34,6 +36,8 @@ from gateway.serve.ready_response import SERVER
 from gateway.serve.responses import json_error
 
 JSON: Final = "application/json"
+LOOK_S: Final = 0.5
+"""How often a silent answer asks whether its client is still there."""
 REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
@@ -77,7 +81,7 @@ async def passed_on(request: web.Request, owner: OwnerClient, passing: Passing) 
                 note_admitted(request)
             response = passing.response(request, answer)
             await response.prepare(request)
-            async for piece in answer.content.iter_any():
+            async for piece in pieces(answer.content, request):
                 await response.write(piece)
             await response.write_eof()
             return response
@@ -86,6 +90,26 @@ async def passed_on(request: web.Request, owner: OwnerClient, passing: Passing) 
             raise no_owner("it does not answer") from error
         request.transport.abort()  # an answer that is not whole must not look so
         return response
+
+
+async def pieces(content: aiohttp.StreamReader, request: web.Request) -> AsyncIterator[bytes]:
+    """Those of *content*. Raises ClientConnectionResetError soon after the client left: of a stream
+    that is silent, no write would tell.
+    """
+    while True:
+        look = asyncio.timeout(LOOK_S)
+        try:
+            async with look:
+                piece = await content.readany()
+        except TimeoutError:
+            if not look.expired():
+                raise
+            if has_left(request):
+                raise aiohttp.ClientConnectionResetError("the client left") from None
+            continue
+        if not piece:
+            return
+        yield piece
 
 
 def member_app(

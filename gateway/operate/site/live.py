@@ -8,7 +8,8 @@ that opened it.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
@@ -39,7 +40,23 @@ class Live:
         self._last = b""
         self._version = 0
         self._stopping = asyncio.Event()
-        self.streams = 0
+        self._open: list[web.Request] = []
+
+    @property
+    def streams(self) -> int:
+        """How many are open. One whose browser left is none, and ends within `LOOK_S`."""
+        return sum(not has_left(request) for request in self._open)
+
+    @contextmanager
+    def place(self, request: web.Request) -> Iterator[None]:
+        """For a stream. Raises Overloaded above `MAX_STREAMS`."""
+        if self.streams >= MAX_STREAMS:
+            raise Overloaded(f"{MAX_STREAMS} pages are live already: close one")
+        self._open.append(request)
+        try:
+            yield
+        finally:
+            self._open.remove(request)
 
     def version(self) -> int:
         """Grows when the figures changed; looks at most once in `LOOK_S`, for all streams."""
@@ -71,13 +88,8 @@ LIVE: Final = web.AppKey("live", Live)
 async def live(request: web.Request) -> web.StreamResponse:
     """Raises Overloaded above `MAX_STREAMS`."""
     found = request.app[LIVE]
-    if found.streams >= MAX_STREAMS:
-        raise Overloaded(f"{MAX_STREAMS} pages are live already: close one")
-    found.streams += 1
-    try:
+    with found.place(request):
         return await stream(request, found)
-    finally:
-        found.streams -= 1
 
 
 async def stream(request: web.Request, found: Live) -> web.StreamResponse:

@@ -25,10 +25,13 @@ from gateway.operate.registry import AdminStores
 from gateway.operate.relayed_person import HEADER, RelayedPerson
 from gateway.operate.server import admin_app
 from gateway.operate.session import AdminAccess
+from gateway.operate.site import live
+from gateway.operate.site.live import Live
 from gateway.operate.to_owner import Passing, member_app
 from gateway.serve.authenticator import KeyAuthenticator
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.serve.listen import listen, runner_for
+from tests.support.polling import until_true
 from tests.unit.operate.test_admin import figures, pages_of
 from tests.unit.operate.test_keys import TOKEN
 
@@ -49,6 +52,8 @@ class Edge:
     stack: AsyncExitStack
     client: aiohttp.ClientSession
     keys: KeyStore
+    live: Live
+    """The owner's."""
     owner_at: str | None = None
     port: int = 0
 
@@ -91,11 +96,13 @@ class Edge:
 async def edge(keys: KeyStore) -> AsyncIterator[Edge]:
     """Before an owner that knows two operators."""
     async with AsyncExitStack() as stack:
-        made = Edge(stack, await stack.enter_async_context(aiohttp.ClientSession()), keys)
         access = AdminAccess(TOKEN, lambda: 1000.0, os.urandom)
         parts = replace(pages_of(access), operators=OPERATORS, identity=PERSON.identity)
         stores = AdminStores(status=figures, keys=KeyRequests(keys, operators=OPERATORS))
-        made.owner_at = await made.listening(admin_app(parts, stores, loopback=False))
+        app = admin_app(parts, stores, loopback=False)
+        client = await stack.enter_async_context(aiohttp.ClientSession())
+        made = Edge(stack, client, keys, app[live.LIVE])
+        made.owner_at = await made.listening(app)
         yield made
 
 
@@ -214,3 +221,12 @@ def test_a_session_that_began_over_tls_stays_there() -> None:
     for is_secure, cookie in ((True, "s=1; HttpOnly; Path=/; Secure"), (False, "s=1; HttpOnly; Path=/")):
         request: Any = SimpleNamespace(secure=is_secure)
         assert Passing.response(request, answer).headers["Set-Cookie"] == cookie
+
+
+async def test_a_silent_stream_ends_at_the_owner_when_its_client_leaves(edge: Edge) -> None:
+    """Long before the stream has something to write, by which one would notice otherwise."""
+    await edge.begin(TRUSTING)
+    async with edge.client.get(f"http://127.0.0.1:{edge.port}/live", headers=AUTHORIZED) as answer:
+        assert (answer.status, await answer.content.readline()) == (200, b"retry: 5000\n")
+        assert edge.live.streams == 1
+    await until_true(lambda: edge.live.streams == 0, timeout_s=live.HEARTBEAT_S / 2, what="the stream ends")
