@@ -25,13 +25,11 @@ from gateway.observability.metrics import CellMember, CellStatus
 from gateway.pipeline.journal.form import shared_form
 from gateway.pipeline.journal.owner import JournalReader, OwnerSpool
 from gateway.pipeline.journal.waiting import Waiting
-from gateway.stores.postgres.cell import NOBODY, Member, Owner, Ownership, PostgresCell, Taken
+from gateway.stores.postgres.cell import LOOK_S, NOBODY, Member, Owner, Ownership, PostgresCell, Taken, renews_every_s
 from spool.errors import SpoolError
 
 log = structlog.get_logger()
 
-LOOK_S: Final = 0.5
-"""How often it is looked who owns the cell."""
 START_AGAIN_S: Final = 5.0
 """After a start as the owner that failed, others go first."""
 WILDCARDS: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - they are recognised, not bound
@@ -224,7 +222,7 @@ class Owning:
     async def _renew(self, epoch: int, lost: asyncio.Event) -> None:
         """A database that does not answer loses nobody the cell: its commits fail as well."""
         while True:
-            await asyncio.sleep(self._lease_s / 5)
+            await asyncio.sleep(renews_every_s(self._lease_s))
             try:
                 if not await self._cell.renew(epoch, self._seen_turn()):
                     lost.set()

@@ -24,8 +24,8 @@ FORGET_S: Final = 24 * 3600
 ALIVE_S: Final = 10
 """A member that was seen within this time is alive."""
 LOOK_S: Final = 0.5
-"""How often a gateway notes itself; an owner does so five times a lease."""
-MAX_LOOK_S: Final = 2.0
+"""How often a gateway looks who owns the cell, and notes that it is alive itself."""
+MAX_RENEW_S: Final = 2.0
 MAX_LEASE_S: Final = 60
 """By the configuration. One that ends later is of a clock that was ahead, as of the server before a
 failover."""
@@ -189,7 +189,7 @@ class PostgresCell:
         before = await self._noted()
         if before is None or not before.is_alive:
             return
-        waited_s = min(self._lease_s / 5, MAX_LOOK_S) + LOOK_S
+        waited_s = renews_every_s(self._lease_s) + LOOK_S
         await asyncio.sleep(waited_s)
         after = await self._noted()
         if after is not None and after.silent_s < before.silent_s + waited_s / 2:
@@ -266,6 +266,11 @@ class PostgresCell:
     async def leave(self) -> None:
         """This process is no member any more."""
         await self._database.commit(lambda c: c.execute("DELETE FROM member WHERE id = ?", (self._itself.id,)))
+
+
+def renews_every_s(lease_s: float) -> float:
+    """How often an owner renews its lease and notes that it is alive."""
+    return min(lease_s / 5, MAX_RENEW_S)
 
 
 def owner_in(connection: PostgresConnection) -> Owner:

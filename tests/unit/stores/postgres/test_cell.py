@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.common.contract.errors import CannotStart
-from gateway.stores.postgres.cell import Itself, PostgresCell
+from gateway.stores.postgres.cell import ALIVE_S, MAX_LEASE_S, Itself, PostgresCell, renews_every_s
 from gateway.stores.postgres.database import PostgresConnection, PostgresDatabase
 from spool.errors import Fenced
 from tests.support.polling import until_true
@@ -179,6 +179,11 @@ async def test_a_new_owner_waits_for_the_commit_that_is_under_way(cell: Members,
     go_on.set()
     await under_way
     assert await taking == (2, "expired")
+
+
+@pytest.mark.parametrize("lease_s", [1.0, 5.0, float(MAX_LEASE_S)])
+def test_an_owner_notes_often_enough_to_be_alive_whatever_its_lease_is(lease_s: float) -> None:
+    assert renews_every_s(lease_s) <= min(lease_s / 5, ALIVE_S / 5)
 
 
 async def test_members_are_listed_until_they_leave(cell: Members) -> None:
