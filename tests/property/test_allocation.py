@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.usage.sums.allocated import AllocatedSumRows
-from gateway.usage.sums.allocation import Definition, Rule, Share, split
+from gateway.usage.sums.allocation import Definition, Rule, cells_at
 from gateway.usage.sums.figures import COUNTS, UsageSums, together
 from gateway.usage.sums.home import AskedGroups, SumRows
 from gateway.usage.sums.names import Absent, Filters
+from gateway.usage.sums.splitting import PART_OF, Share, Splitter
 from gateway.usage.sums.timespan import TimeRange
 from tests.property.test_sums_homes import ASKED, NOW_HOUR, Commits, series, store
 from tests.support.stores import HOMES, home_of
@@ -105,9 +106,42 @@ def costs_and_counts(sums: UsageSums) -> list[object]:
 @given(shares(), st.integers(0, 10**15), st.decimals(-(10**9), 10**9, places=18))
 def test_parts_add_up_to_the_whole(by: tuple[Share, ...], tokens: int, cost: Decimal) -> None:
     whole = UsageSums(calls=tokens, input_tokens=tokens, costs={"USD": cost}, estimated_costs={"USD": cost})
-    parts = split(whole, by)
+    parts = Splitter(by).split(whole)
     assert together(parts) == whole
     for share, part in zip(by[1:], parts[1:], strict=True):
         assert abs(part.costs["USD"] - cost * share.percent / 100) < Decimal(1).scaleb(-17)
-        assert part.calls == tokens * int(share.percent.scaleb(6)) // 10**8
+    for share, part in zip(by, parts, strict=True):
+        assert abs(part.calls - tokens * int(share.percent.scaleb(6)) / 10**8) < max(1, tokens / 10**15)
     assert all(part.output_tokens is None for part in parts)
+
+
+@given(shares(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5)), max_size=60))
+def test_many_small_groups_come_to_the_share_of_all(by: tuple[Share, ...], groups: list[tuple[int, int, int]]) -> None:
+    splitter, calls = Splitter(by), sum(max(group) for group in groups)
+    given_to = [0] * len(by)
+    for failed, without_cost, without_price in groups:
+        whole = UsageSums(
+            calls=max(failed, without_cost, without_price), failed_calls=failed,
+            calls_without_cost=max(without_cost, without_price), calls_without_price=without_price,
+        )  # fmt: skip
+        parts = splitter.split(whole)
+        assert together(parts) == whole
+        for at, part in enumerate(parts):
+            given_to[at] += part.calls
+            assert all(0 <= getattr(part, name) <= getattr(part, PART_OF[name]) for name in CALLS_OF)
+    for share, got in zip(by, given_to, strict=True):
+        assert abs(got - calls * share.percent / 100) < len(by)
+
+
+CALLS_OF = ("failed_calls", "calls_without_cost", "calls_without_price")
+
+
+def test_a_call_an_hour_comes_to_the_share_of_all() -> None:
+    rule = Rule(
+        {}, tuple(Share(name, Decimal(percent)) for name, percent in (("a", "33.33"), ("b", "33.33"), ("c", "33.34")))
+    )
+    one = UsageSums(calls=1, input_tokens=1, calls_without_cost=1)
+    cells = [*cells_at({(hour, (rule,)): one for hour in range(300)}, [Definition("team", 1, (rule,))])]
+    calls = {name: sum(cell.sums.calls for cell in cells if cell.names == (name,)) for name in "abc"}
+    assert calls == {"a": 100, "b": 100, "c": 100}
+    assert all(cell.sums.calls == cell.sums.calls_without_cost for cell in cells)

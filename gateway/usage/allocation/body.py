@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from gateway.common.body import Body, RefusedValue
 from gateway.common.contract.tags import NAME, PREFIX
 from gateway.usage.allocation.rules_json import rule_of
-from gateway.usage.sums.allocation import PERCENT_DECIMALS, Rule
+from gateway.usage.sums.allocation import Rule
 from gateway.usage.sums.ranges import RANGES
 from gateway.usage.sums.saved_filter import SavedFilter
+from gateway.usage.sums.splitting import PERCENT_DECIMALS
 from gateway.usage.sums.tally import MAX_NAME_CHARS
 
 TARGETS: Final = ("team", "project")

@@ -6,9 +6,10 @@ from decimal import Decimal
 from typing import Annotated, Any, TypedDict
 
 from gateway.common.contract.json_types import Schema, Time
-from gateway.usage.sums.allocation import Definition, Rule, Share
+from gateway.usage.sums.allocation import Definition, Rule
 from gateway.usage.sums.figures import money_text
 from gateway.usage.sums.saved_filter import ShownFilter, kept_filter
+from gateway.usage.sums.splitting import Share
 from spool.clock import rfc3339_ms
 
 
@@ -22,7 +23,7 @@ class RuleJson(TypedDict):
     """Dimension -> names, null for an unknown one. A call has any of the names of each; an empty
     object matches every call."""
     shares: list[ShareJson]
-    """They add up to 100. The first one also gets what rounding leaves over."""
+    """They add up to 100. The first one also gets what rounding leaves over of money."""
 
 
 class DefinitionJson(TypedDict):

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.common.lists.conventions import BadListRequest
 from gateway.usage.sums import bounds
-from gateway.usage.sums.allocation import Cell, Definition, Place, expanded, involved, place_of
+from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, involved, place_of
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, Group, UsageSums, less, together
 from gateway.usage.sums.grains import Dimension
@@ -128,7 +128,7 @@ class AllocatedSumRows:
         parts: dict[Place, list[UsageSums]] = defaultdict(list)
         for cell in found:
             parts[place_of(cell, columns, shown, definitions)].append(cell.sums)
-        cells = (cell for place, sums in parts.items() for cell in expanded(place, together(sums)))
+        cells = cells_at({place: together(sums) for place, sums in parts.items()}, definitions)
         return _kept(cells, shown, {each: where[each] for each in filtered}, len(by))
 
     def _read(

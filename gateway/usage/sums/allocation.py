@@ -1,28 +1,19 @@
 """Rules that give a team, a project or a tag to calls that bring none. Pure.
 
 Rules are applied to sums when a question is asked, and nothing that is kept changes. A call without
-the target belongs to the first rule that it matches. Its sums are split by the shares of that rule:
-what rounding leaves over belongs to the first share. So every total is the same with and without.
+the target belongs to the first rule that it matches. Its sums are split by the shares of that rule
+(`gateway.usage.sums.splitting`). So every total is the same with and without.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gateway.usage.sums.figures import COUNTS, EXACT, UsageSums
+from gateway.usage.sums.figures import UsageSums
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.saved_filter import Kept
-
-PERCENT_DECIMALS: Final = 6
-_WHOLE: Final = 100 * 10**PERCENT_DECIMALS
-
-
-class Share(NamedTuple):
-    name: str
-    percent: Decimal
-    """Above 0; of one rule they add up to 100."""
+from gateway.usage.sums.splitting import Share, Splitter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,39 +54,6 @@ class Definition(NamedTuple):
         return frozenset(dimension for rule in self.rules for dimension in rule.match)
 
 
-# ---- splitting
-
-
-def split(sums: UsageSums, shares: Sequence[Share]) -> list[UsageSums]:
-    """*sums* by *shares*. All parts add up to *sums*: counts stay whole, money exact to 1e-18."""
-    counts = {name: _parts(getattr(sums, name), shares) for name in COUNTS}
-    costs, estimated = _money_parts(sums.costs, shares), _money_parts(sums.estimated_costs, shares)
-    return [
-        UsageSums(
-            **{name: parts[at] for name, parts in counts.items()},  # type: ignore[arg-type]  # None only where the whole is
-            costs=costs[at],
-            estimated_costs=estimated[at],
-        )
-        for at in range(len(shares))
-    ]
-
-
-def _parts(whole: int | None, shares: Sequence[Share]) -> Sequence[int | None]:
-    if whole is None:
-        return [None] * len(shares)
-    size, sign = abs(whole), 1 if whole >= 0 else -1
-    rest = [size * int(share.percent.scaleb(PERCENT_DECIMALS)) // _WHOLE for share in shares[1:]]
-    return [sign * part for part in (size - sum(rest), *rest)]
-
-
-def _money_parts(amounts: Mapping[str, Decimal], shares: Sequence[Share]) -> list[dict[str, Decimal]]:
-    found: list[dict[str, Decimal]] = [{} for _ in shares]
-    for currency, amount in amounts.items():
-        for into, part in zip(found, _parts(int(amount.scaleb(18, EXACT)), shares), strict=True):
-            into[currency] = Decimal(part or 0).scaleb(-18, EXACT)
-    return found
-
-
 # ---- cells
 
 
@@ -118,17 +76,33 @@ def place_of(cell: Cell, columns: Sequence[Dimension], shown: Sequence[Dimension
     return cell.start_ms, tuple(given.get(each, names[each]) for each in shown)
 
 
-def expanded(place: Place, sums: UsageSums) -> Iterator[Cell]:
-    """The cells of *place*: a rule in it is its shares."""
+def cells_at(places: Mapping[Place, UsageSums], by: Iterable[Definition]) -> Iterator[Cell]:
+    """The cells of *places*: a rule in one is its shares. Places are taken by time and name, so any
+    home of the sums gives the same cells.
+    """
+    numbers = {rule: number for number, rule in enumerate(rule for each in by for rule in each.rules)}
+    splitters = {rule: Splitter(rule.shares) for rule in numbers}
+
+    def expanded(start_ms: int, names: tuple[Name | Rule, ...], sums: UsageSums) -> Iterator[Cell]:
+        at = next((at for at, name in enumerate(names) if isinstance(name, Rule)), None)
+        if at is None:
+            yield Cell(tuple(name for name in names if not isinstance(name, Rule)), sums, start_ms)
+            return
+        rule = names[at]
+        assert isinstance(rule, Rule)  # noqa: S101 - found just now
+        for share, part in zip(rule.shares, splitters[rule].split(sums), strict=True):
+            yield from expanded(start_ms, (*names[:at], share.name, *names[at + 1 :]), part)
+
+    for start_ms, names in sorted(places, key=lambda place: _order_of(place, numbers)):
+        yield from expanded(start_ms, names, places[start_ms, names])
+
+
+def _order_of(place: Place, numbers: Mapping[Rule, int]) -> tuple[int, list[tuple[int, str]]]:
     start_ms, names = place
-    at = next((at for at, name in enumerate(names) if isinstance(name, Rule)), None)
-    if at is None:
-        yield Cell(tuple(name for name in names if not isinstance(name, Rule)), sums, start_ms)
-        return
-    rule = names[at]
-    assert isinstance(rule, Rule)  # noqa: S101 - found just now
-    for share, part in zip(rule.shares, split(sums, rule.shares), strict=True):
-        yield from expanded((start_ms, (*names[:at], share.name, *names[at + 1 :])), part)
+    return start_ms, [
+        (numbers[name], "") if isinstance(name, Rule) else (-1, name) if isinstance(name, str) else (-2, name.value)
+        for name in names
+    ]
 
 
 def involved(definitions: Iterable[Definition], dimensions: Iterable[Dimension]) -> list[Definition]:
