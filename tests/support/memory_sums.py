@@ -36,7 +36,7 @@ from gateway.usage.sums.grains import (
 )
 from gateway.usage.sums.history import History, Model, Usage
 from gateway.usage.sums.home import AskedGroups, AsOf, Counted, SumRows
-from gateway.usage.sums.latency import AskedLatency, LatencyGroup, add_groups
+from gateway.usage.sums.latency import KEPT_BY, AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
 from gateway.usage.sums.summing import sums_of_hour, to_sum
 from gateway.usage.sums.tally import (
@@ -487,9 +487,14 @@ class MemorySumRows:
     def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
         groups: dict[LatencyGroup, Buckets] = {}
         for part in self._parts(within, now_hour, asked.interval or "day"):
-            for (hour, *names), buckets in self._kept.latencies.items():
-                if part.first_hour <= hour < part.end_hour:
-                    add_groups(groups, hour, [(tuple(names), buckets)], asked)
+            for (hour, *texts), buckets in self._kept.latencies.items():
+                names = {each: text or Absent.UNKNOWN for each, text in zip(KEPT_BY, texts, strict=True)}
+                own = {**names, "model": model_of(texts[1]) or Absent.UNKNOWN}
+                is_kept = all({names[each], own[each]} & {*wanted} for each, wanted in asked.where.items())
+                if is_kept and part.first_hour <= hour < part.end_hour:
+                    span = SPANS[asked.interval] if asked.interval else 0
+                    group = (hour // span * span,) if span else tuple(own[each] for each in asked.by)
+                    add_buckets(groups.setdefault(group, {}), buckets)
         return groups
 
     def cells(

@@ -14,12 +14,15 @@ from gateway.usage.sums.grains import DAY, HOUR
 from gateway.usage.sums.latency import (
     MOST_OF,
     AskedLatency,
+    KeptGroup,
     LatencyGroup,
     Names,
-    add_groups,
+    add_period,
     add_series,
     decoded,
     encoded,
+    groups_of,
+    opened,
 )
 from gateway.usage.sums.tally import LatencyKey
 from gateway.usage.sums.timespan import Segment
@@ -52,7 +55,7 @@ def add_latencies(
 
 
 def latencies_of(connection: Connection, parts: Sequence[Segment], asked: AskedLatency) -> dict[LatencyGroup, Buckets]:
-    groups: dict[LatencyGroup, Buckets] = {}
+    kept: dict[KeptGroup, Buckets] = {}
     summed_to = _summed_to(connection)
     for part in parts:
         first, end = part.first_hour, part.end_hour
@@ -61,8 +64,8 @@ def latencies_of(connection: Connection, parts: Sequence[Segment], asked: AskedL
         )
         for span, start, stop in stretches:
             for hour, body in _bodies(connection, span, start, stop):
-                add_groups(groups, hour, decoded(body), asked)
-    return groups
+                add_period(kept, hour, opened(body), asked)
+    return groups_of(kept, asked)
 
 
 def _summed_to(connection: Connection) -> int:

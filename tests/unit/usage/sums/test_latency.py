@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import orjson
 import pytest
 
 from gateway.common.contract.errors import Forbidden
@@ -160,3 +161,11 @@ def test_series_beyond_the_bound_are_folded_and_no_call_is_lost() -> None:
     assert len(into) <= most + most // 4 + 1
     assert sum(sum(buckets.values()) for buckets in into.values()) == 4 * most
     assert dict(decoded(encoded(into))) == into
+
+
+def test_rows_of_the_first_form_are_read() -> None:
+    names = [None, "", "core", "gpt-4o"]
+    series = [[[1, 3, 2, 1, 1, 1, 1, 1], [7, 2, 263, 1]], [[0] * len(KEPT_BY), [9, 1]]]
+    read = dict(decoded(orjson.dumps([names, series])))
+    assert read == {("", "gpt-4o", "core", *[""] * 5): {7: 2, 263: 1}, (None,) * len(KEPT_BY): {9: 1}}
+    assert dict(decoded(encoded(read))) == read
