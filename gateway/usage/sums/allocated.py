@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.common.lists.conventions import BadListRequest
 from gateway.usage.sums import bounds
-from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, involved, place_of
+from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, count_of, involved, place_of
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, Group, UsageSums, less, together
 from gateway.usage.sums.grains import Dimension
@@ -19,7 +19,7 @@ from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
 from gateway.usage.sums.timespan import Interval, TimeRange
 
 MAX_CELLS: Final = 50_000
-"""Combinations of names that one question is answered from."""
+"""Combinations of names that one question is answered from, before the shares and with them."""
 
 
 class TooManyCells(BadListRequest):
@@ -128,6 +128,8 @@ class AllocatedSumRows:
         parts: dict[Place, list[UsageSums]] = defaultdict(list)
         for cell in found:
             parts[place_of(cell, columns, shown, definitions)].append(cell.sums)
+        if sum(map(count_of, parts)) > MAX_CELLS:
+            raise _too_many()
         cells = cells_at({place: together(sums) for place, sums in parts.items()}, definitions)
         return _kept(cells, shown, {each: where[each] for each in filtered}, len(by))
 
@@ -142,11 +144,15 @@ class AllocatedSumRows:
         """Raises TooManyCells."""
         found = self._rows.cells(within, columns, now_hour=now_hour, most=MAX_CELLS, where=where, interval=interval)
         if found is None:
-            raise TooManyCells(
-                f"allocation: the question has more than {MAX_CELLS} combinations of names: ask for a shorter time, or"
-                " with allocation=none"
-            )
+            raise _too_many()
         return found
+
+
+def _too_many() -> TooManyCells:
+    return TooManyCells(
+        f"allocation: the question has more than {MAX_CELLS} combinations of names: ask for a shorter time, or"
+        " with allocation=none"
+    )
 
 
 def _kept(cells: Iterable[Cell], shown: Sequence[Dimension], where: Filters, width: int) -> list[Cell]:

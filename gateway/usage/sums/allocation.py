@@ -7,6 +7,7 @@ the target belongs to the first rule that it matches. Its sums are split by the 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 from gateway.usage.sums.figures import UsageSums
@@ -74,6 +75,11 @@ def place_of(cell: Cell, columns: Sequence[Dimension], shown: Sequence[Dimension
     names = dict(zip(columns, cell.names, strict=True))
     given = {each.target: rule for each in by if (rule := each.rule_for(names)) is not None}
     return cell.start_ms, tuple(given.get(each, names[each]) for each in shown)
+
+
+def count_of(place: Place) -> int:
+    """How many cells it has."""
+    return prod(len(name.shares) for name in place[1] if isinstance(name, Rule))
 
 
 def cells_at(places: Mapping[Place, UsageSums], by: Iterable[Definition]) -> Iterator[Cell]:

@@ -216,6 +216,15 @@ async def test_too_many_combinations_are_refused_with_the_remedy(
         await by(store_of_requests, "team", "key")
 
 
+async def test_too_many_shares_of_several_targets_are_refused(store_of_requests: AllocationRequests) -> None:
+    shares = [{"name": f"s{number}", "percent": "2"} for number in range(50)]
+    for target in ("team", "project", "tag:feature"):
+        await made(store_of_requests.book, [{"match": {}, "shares": shares}], target)
+    with pytest.raises(BadListRequest, match=r"allocation: .* allocation=none"):
+        await by(store_of_requests, "team", "project", "tag:feature")
+    assert len(await by(store_of_requests, "team", "project", limit=500)) == 500
+
+
 async def test_a_limited_caller_sees_its_own_calls_as_they_are(store_of_requests: AllocationRequests) -> None:
     await made(store_of_requests.book, [{"match": {}, "shares": [{"name": "a", "percent": "100"}]}])
     limited = store_of_requests.queries.limited((("team", ("a",)),))
