@@ -13,13 +13,13 @@ from gateway.common.contract.intake import Receipt, Sender, TakenTogether
 from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.fleet.devices.attribution import Labels, attribute_calls
-from gateway.fleet.devices.intake import DeviceIntake
 from gateway.fleet.senders.repeats import sent_once
 from gateway.observability.telemetry.tracer import Tracer
 from gateway.pipeline.core import PIECE_CALLS, Counting, Kept
 from gateway.pipeline.parsing.parse import Parsed, Payload
 from gateway.pipeline.parsing.parser import Parser
 from gateway.rules.context import Context
+from gateway.rules.points import UsagePoints
 from spool.clock import rfc3339_ms
 from spool.errors import SpoolError
 from spool.histogram import Histogram
@@ -53,6 +53,25 @@ class ParsedIntake(Protocol):
 
     def take_at_once(self, calls: ParsedPayload, context: Context, payloads: int) -> Counting:
         """`take` of *calls* that `takes_at_once`, of so many *payloads*. Raises SpoolError."""
+
+
+class DeviceGate(Protocol):
+    """Leaves out what blocked devices sent."""
+
+    async def admitted(self, packed: ParsedPayload) -> tuple[ParsedPayload, Mapping[str, Labels]]:
+        """*packed* without the calls of blocked devices, and the labels of its devices. Raises
+        DatabaseUnavailable where a new device must be written first.
+        """
+
+    def labels_at_once(self, packed: ParsedPayload) -> Mapping[str, Labels] | None:
+        """The labels of the devices in *packed*; None where they must be waited for, or one is
+        blocked.
+        """
+
+    async def admit_points(self, measured: UsagePoints, context: Context) -> bool:
+        """The same for usage points, in place; False when none is left of those that there were.
+        Raises DatabaseUnavailable.
+        """
 
 
 class Taken(NamedTuple):
@@ -89,7 +108,7 @@ class Front:
         *,
         now_ms: Callable[[], int],
         context: Context | None = None,
-        devices: DeviceIntake | None = None,
+        devices: DeviceGate | None = None,
     ) -> None:
         """*context*: what is the same for all payloads.
 

@@ -30,8 +30,17 @@ from tests.support.cell_processes import (
     stopped,
 )
 from tests.support.commands import run_command, run_telemetry_gateway
-from tests.support.device_senders import JSON, Message, enrolled_at, heartbeat, ping, telemetry_of
-from tests.support.gateway_process import GatewayProcess
+from tests.support.device_senders import (
+    JSON,
+    Message,
+    enrolled_at,
+    heartbeat,
+    ping,
+    resource_spans,
+    telemetry,
+    telemetry_of,
+)
+from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
 from tests.support.postgres import needs_postgres, running_server
 from tests.support.spans import call_span
@@ -152,6 +161,32 @@ def test_a_device_enrolls_once_whichever_gateways_it_meets_first(cell: Cell) -> 
     wait_until_true(lambda: len(enrolled()) == len(devices), what="all devices at the service")
     wait_until_true(lambda: not cell.ask(cell.gateways[0], "/v2/status")["lanes"]["devices"]["pending"], what="no more")
     assert enrolled() == dict.fromkeys(devices, 1)
+
+
+def test_a_blocked_device_is_refused_at_each_gateway_and_others_beside_it_are_not(cell: Cell) -> None:
+    cell.wait_until_owned()
+
+    def post(gateway: GatewayProcess, *devices: str) -> httpx.Response:
+        sent = [resource_spans({"service.name": "checkout", "device.id": device}) for device in devices]
+        message = telemetry(*sent)
+        return httpx.post(gateway.intake_url + message.path, content=message.body, headers=JSON)
+
+    assert [post(each, "lost", "kept").status_code for each in cell.gateways] == [200, 200, 200]
+    cell.wait_until_delivered(6)
+    cell.ask(cell.gateways[0], "/v2/devices/lost/block", "POST")
+
+    def all_answer(status: int) -> bool:
+        return all(post(each, "lost").status_code == status for each in cell.gateways)
+
+    wait_until_true(lambda: all_answer(403), what="the device is refused")
+    assert len(cell.service.records()) == 6  # what came before a gateway knew was left out by the owner
+    answers = [post(each, "lost", "kept") for each in cell.gateways]
+    assert [(each.status_code, each.json()["partialSuccess"]["rejectedSpans"]) for each in answers] == [(200, "1")] * 3
+    cell.wait_until_delivered(9)
+    cell.ask(cell.gateways[0], "/v2/devices/lost/unblock", "POST")
+    wait_until_true(lambda: all_answer(200), what="the device is let in again")
+    cell.wait_until_delivered(12)
+    assert broken_identities(cell.ask(cell.gateways[0], "/v2/status")) == []
 
 
 def test_a_key_holds_at_every_gateway_within_a_second(cell: Cell) -> None:

@@ -226,6 +226,10 @@ class MemoryDeviceRows:
         silent = [device for device in self._all() if device.last_contact_ms < before_ms]
         return [device for device in silent if device.state != "blocked" and device.origin != "gateway"][:most]
 
+    def blocked(self, most: int) -> list[str]:
+        blocked = {device.device_no: device.device_id for device in self._all() if device.state == "blocked"}
+        return [*blocked.values(), *(alias for alias, number in self._kept.aliases.items() if number in blocked)][:most]
+
     def not_in(self, states: Collection[State]) -> list[Device]:
         return [device for device in self._all() if device.state not in states]
 

@@ -11,6 +11,7 @@ from gateway.app.cell.home import CellHome
 from gateway.app.cell.owning import Owning
 from gateway.common.native import NATIVE
 from gateway.config.model import Config
+from gateway.fleet.devices.blocked import BlockedDevices
 from gateway.fleet.senders.noting import NotingSenders
 from gateway.pipeline.assembly import base_context, build_worker, parse_rules, read_secrets
 from gateway.pipeline.front import Front
@@ -28,6 +29,7 @@ from gateway.serve.http.to_owner import OwnerClient, routes_of_edge
 from gateway.serve.quotas import Quotas
 from gateway.serve.receiver import Receiver
 from gateway.serve.routes import Route, RouteTable
+from gateway.stores.sql.devices import SqlDevices
 from gateway.usage.pricing.watch import PriceFileWatch, open_prices
 
 NOT_HERE: Final[Any] = None
@@ -75,7 +77,8 @@ async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: O
         worker.start() if NATIVE is None else worker.start_later()
         build.stack.push_async_callback(worker.stop)
     parser, context = Parser(parse_rules(config, prices), worker), base_context(config, secrets, None)
-    front = Front(edge, edge, parser, now_ms=build.now_ms, context=context)
+    blocked = await _blocked_devices(build, home)
+    front = Front(edge, edge, parser, now_ms=build.now_ms, context=context, devices=blocked)
     intake = GatewayIntake(edge, front, None)
     gate = build_gate(config, keys)
     quotas = Quotas(build.monotonic_s, owning.alive)
@@ -83,6 +86,16 @@ async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: O
     parts = EdgeParts(edge, intake, receiver, price_file, further_routes(keys), owner)
     receiver.use(*parts.routes(config))
     return parts
+
+
+async def _blocked_devices(build: Build, home: CellHome) -> BlockedDevices:
+    """Raises DatabaseUnavailable."""
+    devices = await SqlDevices.open(home.shared)
+    build.stack.push_async_callback(devices.close)
+    blocked = BlockedDevices(devices)
+    await blocked.look()
+    build.run(blocked.run(), "blocked devices")
+    return blocked
 
 
 def further_routes(keys: KeyStore) -> list[Route]:

@@ -96,6 +96,9 @@ class DeviceRows(Protocol):
     def forgettable(self, before_ms: int, most: int) -> list[Device]:
         """Silent since before then; no gateway's own, and none that is blocked."""
 
+    def blocked(self, most: int) -> list[str]:
+        """Ids of blocked devices, and their other names; *most* at most."""
+
     def not_in(self, states: Collection[State]) -> list[Device]: ...
 
     def silent_for(self, silent_ms: int, at_most_ms: int, now_ms: int) -> list[tuple[str, int, int]]:

@@ -6,8 +6,7 @@ sender is answered, one that is known costs a look into memory. What a blocked d
 refused item by item, so that others in the same payload lose nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping
 
 import orjson
 import structlog
@@ -22,12 +21,11 @@ from gateway.common.contract.errors import (
     TooManyDevices,
 )
 from gateway.common.contract.intake import Receipt, Sender
-from gateway.common.contract.outcomes import Rejection
 from gateway.common.contract.parsed_payload import ParsedPayload
 from gateway.common.contract.scopes import ENROLL_SCOPE
 from gateway.common.storage.errors import DatabaseUnavailable
-from gateway.counting.calls.digest import DIGEST_BYTES
 from gateway.fleet.devices.attribution import Labels, attribute_points
+from gateway.fleet.devices.blocked import devices_in, without, without_points
 from gateway.fleet.devices.contacts import Inserts, Taken
 from gateway.fleet.devices.heartbeat_body import decode_enrolment, decode_heartbeat
 from gateway.fleet.devices.rows import New
@@ -36,9 +34,6 @@ from gateway.rules.context import Context
 from gateway.rules.points import UsagePoints
 
 log = structlog.get_logger()
-
-REASON: Final = "device_blocked"
-SUM: Final = b'"kind":"aggregate"'
 
 
 class DeviceIntake:
@@ -134,17 +129,7 @@ class DeviceIntake:
         blocked = await self._met(known)
         if labels := self._labels_of(known):
             attribute_points(measured, labels, context)
-        if not blocked:
-            return True
-        refused = {at for at in resources if measured.attributions[at].get("device_id") in blocked}
-        kept = [point for point in measured.points if point.labels.resource not in refused]
-        measured.rejected += [
-            Rejection(REASON, f"resourceMetrics[{point.labels.resource}]")
-            for point in measured.points
-            if point.labels.resource in refused
-        ]
-        measured.points = kept
-        return bool(kept)
+        return without_points(measured, blocked)
 
     async def _met(self, services: Mapping[str, str | None]) -> set[str]:
         """Who of these devices is blocked. *services*: device -> the name of its service."""
@@ -186,33 +171,3 @@ def checked(device_id: str) -> str:
 def client_of(service_name: str | None) -> bytes:
     """What is known of a device that only sends telemetry."""
     return orjson.dumps({"client": {"name": service_name}} if service_name else {})
-
-
-def devices_in(packed: ParsedPayload) -> dict[str, str | None]:
-    """Device -> the name of its service."""
-    return {used[1]: used[0] for used in packed.used if used[1] is not None} | of_sums(packed.records)
-
-
-def of_sums(records: Sequence[bytes]) -> dict[str, str | None]:
-    """Device -> service of the records that are another gateway's sums:
-    `ParsedPayload.used` names calls alone.
-    """
-    said = (orjson.loads(record)["attribution"] for record in records if SUM in record)
-    return {who["device_id"]: who.get("service_name") for who in said if who.get("device_id")}
-
-
-def without(packed: ParsedPayload, blocked: set[str]) -> ParsedPayload:
-    """*packed* less the calls of the *blocked* devices, which are rejected."""
-    kept, rejected = [], list(packed.rejected)
-    for at, data in enumerate(packed.records):
-        record = orjson.loads(data)
-        if record["attribution"].get("device_id") in blocked:
-            rejected.append((REASON, packed.stated.get(record["record_id"], f"calls[{at}]")))
-        else:
-            kept.append(at)
-    return packed._replace(
-        records=[packed.records[at] for at in kept],
-        rows=b"".join(packed.rows[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES] for at in kept),
-        used=[used for used in packed.used if used[1] not in blocked],
-        rejected=rejected,
-    )

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     kind: str
     """As `Payload` has it."""
     parsed: Parsed
-    """As a front read and priced it; which devices are blocked is the owner's to know."""
+    """As a front read and priced it."""
     sent_by: "SentBy"
     payloads: int = 1
 

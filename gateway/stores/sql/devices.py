@@ -242,6 +242,14 @@ class SqlDeviceRows:
             "last_contact_ms < ? AND state <> 'blocked' AND origin <> 'gateway' LIMIT ?", before_ms, most
         )
 
+    def blocked(self, most: int) -> list[str]:
+        found = self._execute(
+            "SELECT device_id FROM devices WHERE state = 'blocked' UNION ALL"
+            " SELECT alias FROM devices JOIN device_aliases USING (device_no) WHERE state = 'blocked' LIMIT ?",
+            (most,),
+        )
+        return [device_id for (device_id,) in found]
+
     def not_in(self, states: Collection[State]) -> list[Device]:
         return self._chosen(f"state NOT IN ({', '.join('?' * len(states))})" if states else "TRUE", *states)
 

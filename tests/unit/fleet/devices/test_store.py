@@ -359,6 +359,24 @@ async def test_an_operator_blocks_lets_in_and_forgets(rig: Rig) -> None:
         await rig.operate("POST", "/v2/devices/enroll")
 
 
+async def test_those_who_are_blocked_are_known_by_all_their_names(rig: Rig) -> None:
+    await rig.open(lane=False)
+    for name in ("d", "e", "f"):
+        await rig.beat(name)
+
+    def named(kept: DeviceRows) -> None:
+        device = kept.find("d")
+        assert device is not None
+        kept.add_alias("dev-42", device.device_no)
+
+    await rig.home.commit(named)
+    assert await rig.home.read(lambda kept: kept.blocked(10)) == []
+    await rig.operate("POST", "/v2/devices/d/block")
+    await rig.operate("POST", "/v2/devices/e/block")
+    assert {*await rig.home.read(lambda kept: kept.blocked(10))} == {"d", "e", "dev-42"}
+    assert len(await rig.home.read(lambda kept: kept.blocked(2))) == 2
+
+
 async def test_nobody_asks_the_service_while_there_is_no_lane(rig: Rig) -> None:
     await rig.open(lane=False)
     await rig.beat("d")
