@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.config.model import Config
 
 MAX_BYTES: Final = 1 << 20
+SIDES: Final = ("before", "applied", "after")
+"""Of a preview: as calls bring it, by the rules that are applied now, by those of the file."""
 _RULES = click.argument("rules", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE")
 _TARGET = click.argument("target")
 _NOTE = click.option("--note", default="", help="Why, as the list of versions shows it.")
@@ -137,12 +139,12 @@ def preview(
 def _print_preview(found: Mapping[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(str(found["target"]), overflow="fold")
-    for head in ("calls before", "after", "cost before", "after"):
+    for head in ("calls before", "now", "after", "cost before", "now", "after"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in found["names"]:
         name = row[found["target"]] or f"({row['absent'][found['target']]})"
-        calls = [_calls(row[each]) for each in ("before", "after")]
-        costs = [_cost(row[each]) for each in ("before", "after")]
+        calls = [_calls(row[each]) for each in SIDES]
+        costs = [_cost(row[each]) for each in SIDES]
         table.add_row(*map(plain, (name, *calls, *costs)))
     print_table(table)
     for number, rule in enumerate(found["rules"], 1):

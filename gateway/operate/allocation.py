@@ -72,8 +72,13 @@ async def preview(store: AllocationRequests, call: OperationCall[Preview]) -> di
     """Raises BadListRequest, Overloaded."""
     found = await moved(store.queries, call.body)
     rows = [
-        {**names_json((call.body.target,), (name,)), "before": _sums(before), "after": _sums(after)}
-        for name, before, after in found.rows()[:MAX_ROWS]
+        {
+            **names_json((call.body.target,), (each.name,)),
+            "before": _sums(each.before),
+            "applied": _sums(each.applied),
+            "after": _sums(each.after),
+        }
+        for each in found.rows()[:MAX_ROWS]
     ]
     return {
         "preview": {
@@ -108,6 +113,7 @@ DEFINITIONS: Final = "/v2/allocation/definitions"
 _TAG: Final = "Allocation"
 _VERSIONS: Final = DEFINITIONS + "/{target}/versions"
 _NULL_OR_SUMS: Final[Json] = {"oneOf": [SUMS_SCHEMA, {"type": "null"}]}
+_SIDES: Final = ("before", "applied", "after")
 _PREVIEW: Final[Json] = {
     "target": {"type": "string"},
     "from": {"type": "string", "format": "date-time"},
@@ -116,11 +122,14 @@ _PREVIEW: Final[Json] = {
     "names": {
         "type": "array",
         "maxItems": MAX_ROWS,
-        "description": "Names of the target whose sums change, the highest cost first; null for calls without one.",
+        "description": (
+            "Names of the target whose sums change, the highest cost first; null for calls without one. `before`: as"
+            " calls bring it; `applied`: by the rules that are applied now; `after`: by the rules of the body."
+        ),
         "items": {
             "type": "object",
-            "required": ["before", "after"],
-            "properties": {"before": _NULL_OR_SUMS, "after": _NULL_OR_SUMS, "absent": {"type": "object"}},
+            "required": [*_SIDES],
+            "properties": {**dict.fromkeys(_SIDES, _NULL_OR_SUMS), "absent": {"type": "object"}},
         },
     },
     "totals": {**SUMS_SCHEMA, "description": "Of all calls: the same before and after."},
@@ -161,7 +170,7 @@ SHOW: Final = Operation(
 )  # fmt: skip
 PREVIEW: Final = Operation(
     method="POST", path="/v2/allocation/preview", id="previewAllocation", tag=_TAG,
-    summary="What rules would move, before they are made", text="Nothing is changed. Rules that are applied are left out.",
+    summary="What rules would move, before they are made", text="Nothing is changed. The rules are previewed in place of those that are applied.",
     scope=CREATE_ALLOCATION_SCOPE, handler=preview, body=Preview,
     answer=OperationAnswer("What each rule gives away, and each name before and after.", _PREVIEW_ANSWER),
 )  # fmt: skip

@@ -16,7 +16,7 @@ def shown(view: View, context: Mapping[str, Any], role: Role = Role.OPERATOR) ->
     """The HTML of *view* with the context that its pure function made."""
     shell = {
         "title": view.title, "current": view.path, "navigation": navigation(VIEWS, role), "can_change": role == Role.OPERATOR,
-        "role": role.name.lower(), "flashes": (), "version": "0.1.0", "made_ms": 1_767_607_200_000, "live": view.path,
+        "role": role.name.lower(), "flashes": (), "version": "0.1.0", "made_ms": 1_767_607_200_000, "live": view.path, "limited_to": "",
         "fault": None, "errors": {}, "typed": {},
     }  # fmt: skip
     return render(view.template, {**shell, **context})

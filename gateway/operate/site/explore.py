@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.operate import views as operations
 from gateway.operate.parts import PARTS, reach_of, stores_of
+from gateway.operate.site.allocation_links import give_link
 from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.explore_answers import Explored, explored
 from gateway.operate.site.explore_asked import OWN_RANGE, PATH, PER_PAGE, Asked, Step, asked_of
@@ -48,6 +49,7 @@ def explore(
         "saved": [(each.name, each.path, each.is_current) for each in saved],
         "replaceable": [(each.view_id, each.name) for each in saved],
         "budget": budgets.of(asked.filters),
+        "give": give_link(asked.filters),
     }
 
 

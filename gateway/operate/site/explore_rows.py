@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from gateway.common.contract.tags import is_tag
 from gateway.operate.site import words
+from gateway.operate.site.allocation_links import GiveLink, give_link
 from gateway.operate.site.budget_links import BudgetLink, BudgetLinks
 from gateway.operate.site.explore_asked import Asked, Filter, name_text
 from gateway.operate.site.usage_figures import MAX_CURRENCIES, NO_CALL, Cost, cost_of
@@ -64,6 +65,8 @@ class Row(NamedTuple):
     budget: BudgetLink | None = None
     latency: Latency | None = None
     """None where it was not asked for, or is of what has no row."""
+    give: GiveLink | None = None
+    """To the rules that give its calls a team; None where they have what rules give."""
 
     @property
     def key(self) -> str:
@@ -94,7 +97,9 @@ def row_of_line(asked: Asked, line: Line, budgets: BudgetLinks) -> Row:
     ]
     filters = filters_of(asked, line)
     row = row_of(parts, line.sums, line.previous)
-    return row._replace(calls=calls_path(filters, line), budget=budgets.of(filters), latency=line.latency)
+    return row._replace(
+        calls=calls_path(filters, line), budget=budgets.of(filters), latency=line.latency, give=give_link(filters)
+    )
 
 
 def filters_of(asked: Asked, line: Line) -> list[Filter]:

@@ -43,11 +43,14 @@ def box_text(value: str) -> str:
     return f"{title_of(dimension_of(dimension))}: {name if is_known else 'unknown'}"
 
 
-def chosen(form: MultiMapping[str]) -> str:
-    """The ticked boxes of a form and the name that it adds, as lines."""
-    dimension, name = (form.get(field, "").strip() for field in ADDED)
+def chosen(form: MultiMapping[str], suffix: str = "") -> str:
+    """The ticked boxes of a form and the name that it adds, as lines. *suffix*: of the fields'
+    names, where a form has several filters.
+    """
+    dimension, name = (form.get(field + suffix, "").strip() for field in ADDED)
     added = [f"{dimension}={name}"] if dimension and name else []
-    return LINE.join(dict.fromkeys([*(each for each in form.getall(FIELD, []) if LINE not in each), *added]))
+    ticked = [each for each in form.getall(FIELD + suffix, []) if LINE not in each]
+    return LINE.join(dict.fromkeys([*ticked, *added]))
 
 
 def filter_in(values: Iterable[str]) -> dict[Dimension, list[str | None]]:

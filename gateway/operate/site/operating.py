@@ -1,7 +1,8 @@
 """Views and forms call the operations of the API, so that the two cannot differ."""
 
+import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -24,15 +25,20 @@ GONE = (NotFound, NoSuchKey, NoSuchInsight, NoSuchComment)
 
 
 async def ask(
-    request: web.Request, operation: AnyOperation, store: Any, *, query: Collection[tuple[str, str]] | None = None
+    request: web.Request,
+    operation: AnyOperation,
+    store: Any,
+    *,
+    query: Collection[tuple[str, str]] | None = None,
+    path: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The answer of an *operation* that reads, with the parameters of the request's path and,
-    unless *query* is given, its query. Raises NotFound where the gateway has no such store.
+    """The answer of an *operation* that reads, with the parameters of the request's path and its
+    query, unless *path* or *query* is given. Raises NotFound where the gateway has no such store.
     """
     found = await perform(
         operation,
         present(store),
-        path=request.match_info,
+        path=request.match_info if path is None else path,
         query=query_of(request) if query is None else tuple(query),
         reach=reach_of(request),
     )
@@ -102,6 +108,7 @@ def faults_by_field(text: str) -> dict[str, str]:
         head, is_fault, rest = piece.partition(": ")
         if is_fault and (names := field_names(head)):
             latest = names
+            rest = line_of(head) + rest
             found |= {name: f"{found[name]}; {rest}" if name in found else rest for name in names}
         elif latest:
             found |= {name: f"{found[name]}; {piece}" for name in latest}
@@ -112,5 +119,19 @@ def faults_by_field(text: str) -> dict[str, str]:
 
 def field_names(head: str) -> list[str]:
     """Empty where *head* holds anything but names of fields."""
-    names = [name.removeprefix("limits.").split(".")[0] for name in head.split(", ")]
-    return names if all(name.isidentifier() and name.islower() for name in names) else []
+    names = [field_name(name) for name in head.split(", ")]
+    return names if all(name.replace("-", "_").isidentifier() and name.islower() for name in names) else []
+
+
+def field_name(name: str) -> str:
+    place = _IN_LIST.fullmatch(name)
+    return name.removeprefix("limits.").split(".")[0] if place is None else f"{place[2]}-{place[1]}"
+
+
+def line_of(head: str) -> str:
+    """Which line of its field a fault is of; empty where that is not named."""
+    place = _IN_LIST.fullmatch(head)
+    return "" if place is None or place[3] is None else f"line {int(place[3]) + 1}: "
+
+
+_IN_LIST: Final = re.compile(r"\w+\[(\d+)\]\.(\w+)(?:\[(\d+)\].*)?")

@@ -10,6 +10,7 @@ from gateway.observability.waiting_metrics import waiting_note
 from gateway.operate.findings.finding import Finding
 from gateway.operate.findings.senders import NOTHING_SENT
 from gateway.operate.parts import PARTS, reach_of, stores_of
+from gateway.operate.site.allocation_links import GiveLink, give_link
 from gateway.operate.site.budget_links import NO_BUDGETS, BudgetLinks, budget_links
 from gateway.operate.site.usage_answers import Usage, UsageAnswers
 from gateway.operate.site.usage_figures import (
@@ -85,7 +86,7 @@ def figures(question: Question, usage: Usage, now_ms: int, budgets: BudgetLinks)
             table_by(question, each, found, budgets) for each, found in usage.by.items() if not is_single(found)
         ],
         "single": [each for each in single if isinstance(each, Single)],
-        "unnamed": [each for each in single if isinstance(each, str)],
+        "unnamed": [each for each in single if isinstance(each, Unnamed)],
         "counted_ms": usage.counted_through_ms,
         "fresh_in_s": usage.fresh_in_s,
     }
@@ -95,7 +96,8 @@ def table_by(question: Question, dimension: Dimension, found: Breakdown, budgets
     links = budgets if dimension in BUDGETED else NO_BUDGETS
     rows = [
         row_of_group(question, dimension, group)._replace(
-            budget=links.of([*question.filters, (dimension, group.names[0])])
+            budget=links.of([*question.filters, (dimension, group.names[0])]),
+            give=give_link([*question.filters, (dimension, group.names[0])]),
         )
         for group in found.groups
     ]
@@ -119,11 +121,18 @@ class Single(NamedTuple):
     """Of the list of it."""
 
 
-def single_of(question: Question, dimension: Dimension, found: Breakdown) -> Single | str:
-    """The title alone where no call has a name."""
+class Unnamed(NamedTuple):
+    """A dimension in which no call has a name."""
+
+    title: str
+    give: GiveLink | None
+    """None for one that no rules give."""
+
+
+def single_of(question: Question, dimension: Dimension, found: Breakdown) -> Single | Unnamed:
     title, name = SHOWN[dimension].lower(), found.groups[0].names[0] if found.groups else Absent.OTHER
     if name is Absent.UNKNOWN:
-        return title
+        return Unnamed(title, give_link([*question.filters, (dimension, name)]))
     return Single(title, name if isinstance(name, str) else name.value, question.explored(dimension))
 
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from gateway.operate.site import (
+    allocation,
     budgets,
     calls,
     connect,
@@ -27,6 +28,7 @@ VIEWS: Final[tuple[View, ...]] = (
     explore.VIEW,
     *calls.VIEWS,
     *views.VIEWS,
+    *allocation.VIEWS,
     *budgets.VIEWS,
     recommendations.VIEW,
     delivery.VIEW,
@@ -43,6 +45,7 @@ VIEWS: Final[tuple[View, ...]] = (
 ACTIONS: Final[tuple[Action, ...]] = (
     *explore.ACTIONS,
     *views.ACTIONS,
+    *allocation.ACTIONS,
     *budgets.ACTIONS,
     *recommendations.ACTIONS,
     *devices.ACTIONS,

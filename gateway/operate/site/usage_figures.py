@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from gateway.operate.site import words
+from gateway.operate.site.allocation_links import GiveLink
 from gateway.operate.site.budget_links import BudgetLink
 from gateway.operate.site.charts import Chart, Series, Value, bar_chart
 from gateway.operate.site.usage_question import Question
@@ -62,6 +63,8 @@ class Row(NamedTuple):
     versions: tuple["Row", ...] = ()
     """Of a model its dated names."""
     budget: BudgetLink | None = None
+    give: GiveLink | None = None
+    """To the rules that give its calls a team; None where they have what rules give."""
 
 
 def row_of_group(question: Question, dimension: Dimension, group: Group) -> Row:

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from gateway.common.body import Body, RefusedValue
 from gateway.common.contract.tags import NAME, PREFIX
@@ -29,15 +37,30 @@ _TIME: Final = r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?"
 class ShareBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
-    percent: Annotated[str, Field(pattern=f"^{_PERCENT.pattern}$")]
+    name: Annotated[
+        str, Field(min_length=1, max_length=MAX_NAME_CHARS, description=f"a name of 1 to {MAX_NAME_CHARS} characters")
+    ]
+    percent: Annotated[
+        str,
+        Field(
+            pattern=f"^{_PERCENT.pattern}$",
+            description=f"a number as text, such as 60 or 33.4, of at most {PERCENT_DECIMALS} decimals",
+        ),
+    ]
 
 
 class RuleBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     match: SavedFilter = Field(default_factory=dict)
-    shares: Annotated[list[ShareBody], Field(min_length=1, max_length=MAX_SHARES)]
+    shares: Annotated[
+        list[ShareBody],
+        Field(
+            min_length=1,
+            max_length=MAX_SHARES,
+            description=f"a list of 1 to {MAX_SHARES} shares, each with a name and its percent,",
+        ),
+    ]
 
 
 Target = Annotated[
@@ -67,6 +90,19 @@ class NewVersion(Body):
 
     rules: Rules
     note: Note = ""
+
+    @field_validator("rules", mode="wrap")
+    @classmethod
+    def placed_faults(cls, rules: object, handler: ValidatorFunctionWrapHandler) -> list[RuleBody]:
+        """A fault inside a rule names its place, such as `rules[0].shares[1].percent`."""
+        try:
+            checked: list[RuleBody] = handler(rules)
+        except ValidationError as error:
+            faults = [_fault_at(each["loc"]) for each in error.errors(include_url=False, include_input=False)]
+            if not all(faults):
+                raise
+            raise RefusedValue("; ".join(dict.fromkeys(filter(None, faults)))) from None
+        return checked
 
     @field_validator("rules")
     @classmethod
@@ -115,6 +151,19 @@ def check_match(target: str, rules: Sequence[RuleBody]) -> None:
             raise RefusedValue(
                 f"rules[{number}].match: only calls without a {target} are allocated: leave {target} out"
             )
+
+
+def _fault_at(place: Sequence[int | str]) -> str | None:
+    """The fault of one part of a rule; None for one of the list, or of a rule that has other
+    parts.
+    """
+    match place:
+        case [int(rule), "shares", int(share), "name" | "percent" as part, *_]:
+            return f"rules[{rule}].shares[{share}].{part}: {ShareBody.model_fields[part].description} is needed"
+        case [int(rule), "match" | "shares" as part, *_]:
+            return f"rules[{rule}].{part}: {RuleBody.model_fields[part].description} is needed"
+        case _:
+            return None
 
 
 def _check_shares(number: int, shares: Sequence[ShareBody]) -> None:

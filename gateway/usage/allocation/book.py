@@ -34,19 +34,31 @@ class Moved(NamedTuple):
     within: TimeRange
     before: Breakdown
     """By the target, as calls bring it."""
+    applied: Breakdown
+    """By the rules that are applied now."""
     after: Breakdown
     of_rules: Sequence[UsageSums]
     """What each rule gives away, in the order of the rules."""
 
-    def rows(self) -> list[tuple[Name, UsageSums | None, UsageSums | None]]:
-        """Names whose sums differ, with these before and after, the highest cost first."""
-        was = {group.names[0]: group.sums for group in self.before.groups}
-        now = {group.names[0]: group.sums for group in self.after.groups}
-        return [
-            (name, was.get(name), now.get(name))
-            for name in [*now, *(was.keys() - now.keys())]
-            if was.get(name) != now.get(name)
-        ]
+    def rows(self) -> "list[MovedName]":
+        """Names whose sums differ, the highest cost after it first."""
+        sides = [{group.names[0]: group.sums for group in each.groups} for each in self.sides]
+        names = dict.fromkeys(name for side in reversed(sides) for name in side)
+        rows = [MovedName(name, *(side.get(name) for side in sides)) for name in names]
+        return [row for row in rows if not row.before == row.applied == row.after]
+
+    @property
+    def sides(self) -> tuple[Breakdown, ...]:
+        return self.before, self.applied, self.after
+
+
+class MovedName(NamedTuple):
+    """The sums of a name of the target; None where it has none."""
+
+    name: Name
+    before: UsageSums | None
+    applied: UsageSums | None
+    after: UsageSums | None
 
 
 class Allocations:
@@ -127,7 +139,7 @@ class Allocations:
 
 
 async def moved(queries: UsageQueries, asked: Preview) -> Moved:
-    """What the rules of *asked* would move, without those that are applied now. Raises
+    """What the rules of *asked* would move, in place of those that are applied now. Raises
     BadListRequest, Overloaded.
     """
     candidate = Definition(asked.target, 0, asked.as_rules())
@@ -135,9 +147,10 @@ async def moved(queries: UsageQueries, asked: Preview) -> Moved:
     await queries.refresh()
     async with queries.apart() as apart:
         before = await apart.allocated(()).by(asked.target, within=within, limit=MAX_GROUPS)
+        applied = await apart.by(asked.target, within=within, limit=MAX_GROUPS)
         after = await apart.allocated([candidate]).by(asked.target, within=within, limit=MAX_GROUPS)
         of_rules = await apart.given_away(candidate, within)
-    return Moved(within, before, after, of_rules)
+    return Moved(within, before, applied, after, of_rules)
 
 
 def within_of(text: str, now_ms: int) -> TimeRange:

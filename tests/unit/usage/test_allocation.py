@@ -149,6 +149,13 @@ async def test_a_preview_states_what_moves_and_changes_nothing(store_of_requests
     await made(store.book, [OF_BATCH, *ALL_TO_C])
     applied = await store.queries.by("team", within=WEEK)
     assert {group.names[0]: group.sums.calls for group in applied.groups} == {"a": 2, "b": 1, "c": 1}
+    found = (await operations.preview(store, OperationCall(body)))["preview"]
+    assert [row["applied"] for row in found["names"]] == [row["after"] for row in found["names"]]
+    none = Preview.checked({"target": "team", "rules": [], "range": "last_7_days"})
+    found = (await operations.preview(store, OperationCall(none)))["preview"]
+    assert {row["team"]: [row[side] and row[side]["calls"] for side in ("before", "applied", "after")] for row in found["names"]} == {
+        "a": [1, 2, 1], "b": [None, 1, None], "c": [None, 1, None], None: [3, None, 3],
+    }  # fmt: skip
 
 
 async def test_versions_are_kept_over_a_restart(
@@ -197,9 +204,12 @@ async def test_what_is_not_there_or_there_already_is_refused(store_of_requests: 
         ([{"shares": [*HALVES, {"name": "c", "percent": "0"}]}], r"rules\[0\].shares: a percent above 0"),
         ([{"shares": [HALVES[0], HALVES[0]]}], r"rules\[0\].shares: each name once"),
         ([{"match": {"team": ["x"]}, "shares": HALVES}], r"rules\[0\].match: only calls without a team are allocated"),
-        ([{"match": {"colour": ["x"]}, "shares": HALVES}], "rules: a list of at most 100 rules"),
-        ([{"shares": [{"name": "a", "percent": "1e2"}]}], "rules: a list of at most 100 rules"),
-        ([{"shares": []}], "rules: a list of at most 100 rules"),
+        ([{"match": {"colour": ["x"]}, "shares": HALVES}], r"rules\[0\].match: an object of provider"),
+        ([{"shares": HALVES}, {"shares": []}], r"rules\[1\].shares: a list of 1 to 50 shares"),
+        ([{"shares": [{"name": "a", "percent": "1e2"}]}], r"rules\[0\].shares\[0\].percent: a number as text"),
+        ([{"shares": [{"percent": "100"}]}], r"rules\[0\].shares\[0\].name: a name of 1 to 120 characters is needed"),
+        ([{"colour": 1}], "rules: a list of at most 100 rules"),
+        ([{"shares": HALVES}] * 101, "rules: a list of at most 100 rules"),
     ],
 )
 def test_a_fault_in_rules_is_named_with_its_remedy(rules: list[Any], said: str) -> None:

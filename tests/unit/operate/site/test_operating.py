@@ -24,6 +24,10 @@ def test_each_fault_of_a_body_is_at_its_field() -> None:
     [
         ("name: it is needed", {"name": "it is needed"}),
         ("name: leave it; or change it; limits.a, b: c", {"name": "leave it; or change it", "a": "c", "b": "c"}),
+        (
+            "note: too long; rules[2].shares: 90; 100 is needed; rules[0].shares[1].percent: a number is needed",
+            {"note": "too long", "shares-2": "90; 100 is needed", "shares-0": "line 2: a number is needed"},
+        ),
         ("the device is offline: only a blocked one can be unblocked", {}),
         ("no device has this id; it may have expired", {}),
     ],
