@@ -230,7 +230,8 @@ async def _over_time(queries: UsageQueries, asked: _Asked) -> Answer:
     starts = sorted(there.keys() | earlier.keys(), reverse=question.request.sort.order == "desc")
     shown = starts[question.offset : question.offset + question.request.limit]
     lines = [Line((), there.get(each, NO_USAGE), earlier.get(each), start_ms=each) for each in shown]
-    return Answer(asked.within, lines, len(starts), None, total, before, asked.where)
+    rest = less(total, [line.sums for line in lines])  # also of hours that know fewer names than their day
+    return Answer(asked.within, lines, len(starts), rest, total, before, asked.where)
 
 
 async def _buckets_before(queries: UsageQueries, asked: _Asked) -> tuple[Before | None, Mapping[int, UsageSums]]:

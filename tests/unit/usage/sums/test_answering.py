@@ -105,6 +105,15 @@ async def test_a_period_before_whose_hours_are_gone_is_null_and_the_rest_is_answ
     assert by_hour["previous"] is None
 
 
+async def test_hours_that_no_row_of_the_page_has_are_the_rest(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, *(of("core", cost="0.5", ago_h=ago) for ago in (1, 2, 2, 3)))
+    found = await ask(queries, interval="hour", limit="1")
+    assert [row["calls"] for row in found["usage"]] == [1]
+    assert (found["rest"]["calls"], found["rest"]["costs"]) == (3, {"USD": "1.5"})
+    whole = await ask(queries, interval="hour")
+    assert (whole["rest"], whole["totals"]["calls"]) == (None, 4)
+
+
 def hour_text(hour: int) -> str:
     return str(time_text(hour * HOUR_MS))
 
