@@ -85,9 +85,9 @@ class AccessRules:
     def missing(self, request: web.Request) -> str:
         """What a request without a credential lacks."""
         row = self._rows.get(row_of(request))
-        if row is None or row.scope is None:
-            return "the admin token is needed, in the Authorization header"
-        return needed(row.scope)
+        if row is None:
+            return _needed_by_header("a key or token of this gateway")
+        return _needed_by_header(_TOKENS[row.role]) if row.scope is None else needed(row.scope)
 
     def is_open(self, request: web.Request) -> bool:
         """By the path: a probe's is open to every method, so that a wrong one is 405. What is open
@@ -199,6 +199,18 @@ def reach_shown(request: web.Request, access: AdminAccess, gate: KeyGate | None)
     if held is not None or gate is None:
         return EVERYTHING if held is None else held.reach
     return gate.reach_of(request.headers)
+
+
+_TOKENS: Final = {
+    Role.METRICS: "the metrics token, or another one of this gateway",
+    Role.VIEWER: "a viewer's token (telemetry-gateway viewer-tokens create NAME)",
+    Role.OPERATOR: "the admin token",
+}
+"""What opens rows without a scope: the least, so that nobody hands over more."""
+
+
+def _needed_by_header(credential_text: str) -> str:
+    return f"{credential_text} is needed, in the Authorization header"
 
 
 def needed(scope: str) -> str:

@@ -331,6 +331,9 @@ async def test_groups_are_a_list_or_one_text(running: Running) -> None:
         assert {row["team"] for row in found[0]["usage"]} == {"search", "checkout"}
         unknown = await called(client, "show_usage", group_by=["team"], unknown=["project"], **week)
         assert unknown["totals"]["calls"] == 80
+        timed = [await called(client, "show_usage", group_by=["team"], latency=word, **week) for word in (True, "true")]
+        assert timed[0]["usage"] == timed[1]["usage"]
+        assert all("latency" in row for row in timed[0]["usage"])
         for wrong in (["team", "user", "model", "provider"], ["colour"], [["team"]], {"team": 1}):
             assert "group_by" in await fault_of(client, "show_usage", group_by=wrong)
 

@@ -261,4 +261,5 @@ def test_groups_and_person_are_read_of_what_a_provider_states() -> None:
         assert groups_of(claims, path) == groups
     assert person_of({"sub": "s", "email": "a@b.c"}) == "a@b.c"
     assert person_of({"sub": "s", "email": "a@b.c", "email_verified": False}) == "s"
+    assert person_of({"sub": "s", "email": "a@b.c", "email_verified": "false"}) == "s", "as some write it"
     assert person_of({"sub": "s", "email": "no address"}) == "s"

@@ -162,11 +162,13 @@ def _may_be_null(schema: Json) -> bool:
 
 def _texts(name: str, value: object, schema: Json) -> list[str]:
     """The values of one parameter of the query: one, or one for each entry of a list. Where the
-    query has a list as one text, that.
+    query has a list as one text, that. A model may give `true` of JSON for the word.
     """
     is_joined = "anyOf" in schema
     is_list = isinstance(value, list) and (is_joined or schema.get("type") == "array")
     values = value if is_list and isinstance(value, list) else [value]
+    if isinstance(value, bool) and "true" in schema.get("enum", ()):
+        return [str(value).lower()]
     if len(values) > MAX_VALUES:
         raise BadPayload(f"{name}: {MAX_VALUES} values at most")
     if not all(isinstance(each, str | int) and not isinstance(each, bool) for each in values):

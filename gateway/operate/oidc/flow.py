@@ -119,7 +119,7 @@ def person_of(claims: Mapping[str, Any]) -> str:
     Forbidden for text that cannot be shown.
     """
     email = claims.get("email")
-    is_usable = isinstance(email, str) and "@" in email and claims.get("email_verified") is not False
+    is_usable = isinstance(email, str) and "@" in email and claims.get("email_verified") in (None, True)
     person = str(email if is_usable else claims["sub"])
     if not 1 <= len(person) <= PERSON_MAX_CHARS or not person.isprintable():
         raise Forbidden(

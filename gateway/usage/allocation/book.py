@@ -17,8 +17,8 @@ from gateway.usage.sums.figures import Breakdown, UsageSums
 from gateway.usage.sums.names import Name
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.ranges import ms_of, range_of, times_of
-from gateway.usage.sums.request import read_time
 from gateway.usage.sums.timespan import TimeRange
+from gateway.usage.views.view import SLASH, two_times
 
 MAX_VERSIONS: Final = 200
 """Of one target; older ones are deleted."""
@@ -155,9 +155,8 @@ async def moved(queries: UsageQueries, asked: Preview) -> Moved:
 
 def within_of(text: str, now_ms: int) -> TimeRange:
     """Of a range's word, or of two times of UTC. Raises BadListRequest."""
-    since, is_two, until = text.partition("/")
-    if is_two:
-        start, end = read_time("range", since, UTC), read_time("range", until, UTC)
+    if SLASH in text:
+        start, end = two_times(text, UTC)
     else:
         start, end = times_of(range_of(text), now_ms)
     return TimeRange.of(ms_of(start), ms_of(end))

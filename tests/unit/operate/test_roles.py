@@ -68,6 +68,23 @@ async def test_every_row_admits_its_role_and_those_above_it(gateway: Gateway) ->
                 assert await asked(client, url, row, headers) == 401, (row.method, row.path)
 
 
+async def test_a_refusal_names_no_more_than_what_opens_the_row(gateway: Gateway) -> None:
+    """Assistants and programs repeat it to people."""
+    url = f"http://127.0.0.1:{gateway.ports.admin.port}"  # type: ignore[union-attr]  # a port
+    needs = {
+        ("GET", "/v2/usage"): "a viewer's token",
+        ("GET", "/v2/budgets"): "a key with the scope budgets:read_budgets",
+        ("OPTIONS", "/mcp"): "a key or token of this gateway",
+        ("GET", "/metrics"): "the metrics token",
+        ("POST", "/v2/keys"): "the admin token",
+    }
+    async with aiohttp.ClientSession() as client:
+        for (method, path), text in needs.items():
+            async with client.request(method, url + path) as response:
+                assert response.status == 401
+                assert (await response.json())["error"]["message"].startswith(text), (method, path)
+
+
 async def asked(client: aiohttp.ClientSession, url: str, row: Row, headers: dict[str, str]) -> int:
     """The status; what is sent is refused by every handler that would change something."""
     path = re.sub(r"\{\w+\}", "none", row.path)

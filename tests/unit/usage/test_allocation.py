@@ -158,6 +158,14 @@ async def test_a_preview_states_what_moves_and_changes_nothing(store_of_requests
     }  # fmt: skip
 
 
+async def test_a_preview_of_a_range_that_ends_before_it_begins_is_refused(
+    store_of_requests: AllocationRequests,
+) -> None:
+    body = Preview.checked({"target": "team", "rules": ALL_TO_C, "range": "2026-01-09/2026-01-02"})
+    with pytest.raises(BadListRequest, match="range: its first time is to be before its second"):
+        await operations.preview(store_of_requests, OperationCall(body))
+
+
 async def test_versions_are_kept_over_a_restart(
     home: Home, store_of_requests: AllocationRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
