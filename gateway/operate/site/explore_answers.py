@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from gateway.operate.site.explore_asked import Step
 from gateway.usage.sums.answering import Answer, Line, answered, chosen
 from gateway.usage.sums.bounds import KEPT_DAYS
-from gateway.usage.sums.days import Days, buckets_of
+from gateway.usage.sums.days import Days, buckets_of, sums_by_group
 from gateway.usage.sums.figures import NO_USAGE, UsageSums, less
 from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.home import AsOf
@@ -74,13 +74,14 @@ async def over_time(queries: UsageQueries, question: Question, answer: Answer, s
         each.start_ms: each.sums for each in await buckets_of(queries, answer.within, interval, answer.where, days)
     }
     total = [found.get(each, NO_USAGE) for each in starts_ms]
-    courses = []
-    for line in answer.lines[:TOP] if answer.count > 1 else ():
-        where = {**answer.where, **{name: (each,) for name, each in zip(question.group_by, line.names, strict=True)}}
-        of_group = {
-            each.start_ms: each.sums for each in await buckets_of(queries, answer.within, interval, where, days)
-        }
-        courses.append(Course(line, [of_group.get(each, NO_USAGE) for each in starts_ms]))
+    lines = answer.lines[:TOP] if answer.count > 1 else ()
+    groups = {line.names for line in lines}
+    of_groups = (
+        await sums_by_group(queries, question.group_by, groups, answer.within, interval, answer.where, days)
+        if groups
+        else {}
+    )
+    courses = [Course(line, [of_groups.get((line.names, each), NO_USAGE) for each in starts_ms]) for line in lines]
     return OverTime(interval, days, starts_ms, [*courses, *others(total, courses)])
 
 

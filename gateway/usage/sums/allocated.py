@@ -9,12 +9,13 @@ from typing import Final
 
 from gateway.common.lists.conventions import BadListRequest
 from gateway.usage.sums import bounds
-from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, count_of, involved, place_of
+from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, count_of, involved
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, Group, UsageSums, less, together
 from gateway.usage.sums.grains import Dimension
 from gateway.usage.sums.home import AskedGroups, AsOf, SumRows
 from gateway.usage.sums.latency import AskedLatency, LatencyGroup
+from gateway.usage.sums.matching import Matcher, filters_of
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
 from gateway.usage.sums.timespan import Interval, TimeRange
 
@@ -72,8 +73,9 @@ class AllocatedSumRows:
         columns = [definition.target, *sorted(definition.matched)]
         found = self._read(within, columns, {definition.target: (Absent.UNKNOWN,)}, now_hour)
         parts: dict[int, list[UsageSums]] = defaultdict(list)
+        matcher = Matcher(definition)
         for cell in found:
-            rule = definition.rule_for(dict(zip(columns, cell.names, strict=True)))
+            rule = matcher.rule_for(dict(zip(columns, cell.names, strict=True)))
             if rule is not None:
                 parts[id(rule)].append(cell.sums)
         return [together(parts[id(rule)]) for rule in definition.rules]
@@ -88,8 +90,13 @@ class AllocatedSumRows:
         where: Filters = NO_FILTERS,
         interval: Interval | None = None,
     ) -> list[Cell] | None:
-        """As they are, before allocation."""
-        return self._rows.cells(within, by, now_hour=now_hour, most=most, where=where, interval=interval)
+        if not involved(self._definitions, (*by, *where)):
+            return self._rows.cells(within, by, now_hour=now_hour, most=most, where=where, interval=interval)
+        parts: dict[tuple[int, tuple[Name, ...]], list[UsageSums]] = defaultdict(list)
+        for cell in self._cells(within, by, where, now_hour, interval):
+            parts[cell.start_ms, cell.names].append(cell.sums)
+        cells = [Cell(names, together(sums), start_ms) for (start_ms, names), sums in parts.items()]
+        return cells if len(cells) <= most else None
 
     def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
         """Of the calls that bring the names themselves: a percentile cannot be split."""
@@ -123,11 +130,11 @@ class AllocatedSumRows:
         filtered = [each for each in where if each in targets]
         shown = [*dict.fromkeys((*by, *filtered))]
         columns = [*dict.fromkeys((*shown, *targets, *(name for each in definitions for name in sorted(each.matched))))]
-        read = {**where, **{each: (*where[each], Absent.UNKNOWN) for each in filtered}}
-        found = self._read(within, columns, read, now_hour, interval)
         parts: dict[Place, list[UsageSums]] = defaultdict(list)
-        for cell in found:
-            parts[place_of(cell, columns, shown, definitions)].append(cell.sums)
+        matchers = [Matcher(each) for each in definitions]
+        for each in filters_of(definitions, where):
+            for cell in self._read(within, columns, each, now_hour, interval):
+                parts[_place_of(cell, columns, shown, matchers)].append(cell.sums)
         if sum(map(count_of, parts)) > MAX_CELLS:
             raise _too_many()
         cells = cells_at({place: together(sums) for place, sums in parts.items()}, definitions)
@@ -153,6 +160,13 @@ def _too_many() -> TooManyCells:
         f"allocation: the question has more than {MAX_CELLS} combinations of names: ask for a shorter time, or"
         " with allocation=none"
     )
+
+
+def _place_of(cell: Cell, columns: Sequence[Dimension], shown: Sequence[Dimension], by: Sequence[Matcher]) -> Place:
+    """Where *cell*, whose names are of *columns*, goes by the rules of *by*."""
+    names = dict(zip(columns, cell.names, strict=True))
+    given = {each.target: rule for each in by if (rule := each.rule_for(names)) is not None}
+    return cell.start_ms, tuple([given.get(each, names[each]) for each in shown])
 
 
 def _kept(cells: Iterable[Cell], shown: Sequence[Dimension], where: Filters, width: int) -> list[Cell]:

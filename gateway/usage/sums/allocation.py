@@ -5,14 +5,14 @@ the target belongs to the first rule that it matches. Its sums are split by the 
 (`gateway.usage.sums.splitting`). So every total is the same with and without.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from gateway.usage.sums.figures import UsageSums
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.names import Absent, Name
+from gateway.usage.sums.names import Name
 from gateway.usage.sums.saved_filter import Kept
 from gateway.usage.sums.splitting import Share, Splitter
 
@@ -22,13 +22,6 @@ class Rule:
     match: Kept
     """As a filter keeps it: a call has one of the names of each dimension. Empty: any call."""
     shares: tuple[Share, ...]
-
-    def matches(self, names: Mapping[Dimension, Name]) -> bool:
-        return all(_is_among(names[dimension], wanted) for dimension, wanted in self.match.items())
-
-
-def _is_among(name: Name, wanted: Sequence[str | None]) -> bool:
-    return None in wanted if name is Absent.UNKNOWN else name in wanted
 
 
 class Definition(NamedTuple):
@@ -42,12 +35,6 @@ class Definition(NamedTuple):
     note: str = ""
     created_at_ms: int = 0
     created_by: str = ""
-
-    def rule_for(self, names: Mapping[Dimension, Name]) -> Rule | None:
-        """That of a call with *names*; None where it has the target, or no rule matches."""
-        if names[self.target] is not Absent.UNKNOWN:
-            return None
-        return next((rule for rule in self.rules if rule.matches(names)), None)
 
     @property
     def matched(self) -> frozenset[Dimension]:
@@ -68,13 +55,6 @@ class Cell(NamedTuple):
 
 Place = tuple[int, tuple["Name | Rule", ...]]
 """Start, and names; in the place of a target's name the rule that gives it."""
-
-
-def place_of(cell: Cell, columns: Sequence[Dimension], shown: Sequence[Dimension], by: Sequence[Definition]) -> Place:
-    """Where *cell*, whose names are of *columns*, goes by the definitions *by*."""
-    names = dict(zip(columns, cell.names, strict=True))
-    given = {each.target: rule for each in by if (rule := each.rule_for(names)) is not None}
-    return cell.start_ms, tuple(given.get(each, names[each]) for each in shown)
 
 
 def count_of(place: Place) -> int:

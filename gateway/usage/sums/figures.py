@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.usage.sums.names import Name
@@ -10,6 +11,7 @@ from gateway.usage.sums.tally import COST, INPUT, NOTHING, SUM_NAMES
 
 COUNTS: Final = SUM_NAMES[:COST]
 EXACT: Final = Context(prec=60)
+_counts_of = attrgetter(*COUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Cells(NamedTuple):
 
 
 class Adder:
-    """Adds up rows of one group: unknown adds nothing, and nothing but unknown stays unknown."""
+    """Adds up rows of one group."""
 
     def __init__(self) -> None:
         self._counts: list[int | None] = [*NOTHING[:COST]]
@@ -115,10 +117,7 @@ class Adder:
 
     def add(self, cells: Cells) -> None:
         self.is_empty = False
-        self._counts = [
-            mine if theirs is None else theirs + (mine or 0)
-            for mine, theirs in zip(self._counts, cells.counts, strict=True)
-        ]
+        self._counts = _added(self._counts, cells.counts)
         if cells.currency is not None:
             _add_cost(self._costs, cells)
             if cells.is_estimated:
@@ -136,17 +135,22 @@ def _add_cost(costs: dict[str, Decimal], cells: Cells) -> None:
 
 def together(parts: Iterable[UsageSums]) -> UsageSums:
     """The sum of *parts*, which have no call in common."""
-    counts: dict[str, Any] = dict.fromkeys(COUNTS)
+    counts: list[int | None] = [None] * len(COUNTS)
     costs, estimated = dict[str, Decimal](), dict[str, Decimal]()
     for part in parts:
-        for name in COUNTS:
-            if (value := getattr(part, name)) is not None:
-                counts[name] = value + (counts[name] or 0)
+        counts = _added(counts, _counts_of(part))
         for into, amounts in ((costs, part.costs), (estimated, part.estimated_costs)):
             for currency, amount in amounts.items():
-                into[currency] = EXACT.add(into.get(currency, Decimal(0)), amount)
-    known = {name: value for name, value in counts.items() if value is not None}
+                into[currency] = EXACT.add(into[currency], amount) if currency in into else amount
+    known: dict[str, Any] = {name: value for name, value in zip(COUNTS, counts, strict=True) if value is not None}
     return UsageSums(**known, costs=costs, estimated_costs=estimated)
+
+
+def _added(mine: Sequence[int | None], theirs: Sequence[int | None]) -> list[int | None]:
+    """Unknown adds nothing, and nothing but unknown stays unknown."""
+    return [
+        one if other is None else other if one is None else one + other for one, other in zip(mine, theirs, strict=True)
+    ]
 
 
 def less(total: UsageSums, parts: Iterable[UsageSums]) -> UsageSums | None:

@@ -5,7 +5,7 @@ Sums are of billed calls whose outcome is final, by the start of the call, UTC.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Final, TypeVar
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from gateway.common.contract.errors import Overloaded
 from gateway.common.contract.reach import EVERYTHING, Reach
 from gateway.usage.sums.allocated import AllocatedSumRows
-from gateway.usage.sums.allocation import Definition
+from gateway.usage.sums.allocation import Cell, Definition
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
@@ -32,6 +32,8 @@ REFRESH_S: Final = 5.0
 """Each refresh may cost a sync of the disk."""
 MAX_ASKERS: Final = 8
 """Of the interface at once; one is answered at a time."""
+_MAX_CELLS: Final = 500_000
+"""Far more than groups of one chart have."""
 
 
 class _Shared:
@@ -155,6 +157,25 @@ class UsageQueries:
         folds = "model" in group_by
         asked = AskedGroups(group_by, where, order_by, currency, ascending, offset, limit, folds_versions=folds)
         return await self._ask(lambda kept, now_hour: kept.breakdown(within, asked, now_hour=now_hour))
+
+    async def over_time_by(
+        self,
+        *group_by: Dimension,
+        groups: Collection[tuple[Name, ...]],
+        within: TimeRange,
+        interval: Interval,
+        where: Filters = NO_FILTERS,
+    ) -> list[Cell]:
+        """Hours or UTC days of *groups*, in no order; those without any call are left out."""
+        named = {each: tuple({names[at] for names in groups}) for at, each in enumerate(group_by)}
+        found = await self._ask(
+            lambda kept, now_hour: kept.cells(
+                within, group_by, now_hour=now_hour, most=_MAX_CELLS, where={**where, **named}, interval=interval
+            )
+        )
+        if found is None:
+            raise Overloaded("too many combinations of names and hours: ask for a shorter time")
+        return [cell for cell in found if cell.names in groups]
 
     async def names(
         self, dimension: Dimension, *, within: TimeRange, most: int, where: Filters = NO_FILTERS

@@ -49,6 +49,12 @@ def names_of(connection: Connection, ids: Iterable[int]) -> dict[int, Name]:
     return {**_ABSENT, **dict(rows)}
 
 
+def largest_id(connection: Connection) -> int:
+    """At least 15."""
+    (largest,) = connection.execute("SELECT max(id) FROM usage_names").fetchone()
+    return int(largest)
+
+
 def count(connection: Connection) -> int:
     (held,) = connection.execute("SELECT count(*) FROM usage_names").fetchone()
     return int(held)

@@ -9,7 +9,7 @@ from gateway.stores.sql.sums.columns import quoted
 from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.latencies import latencies_of
 from gateway.stores.sql.sums.names import ids_asked, names_of
-from gateway.stores.sql.sums.rows import Rows, marks
+from gateway.stores.sql.sums.rows import Rows, in_steps, marks, start_column
 from gateway.stores.sql.sums.tables import MAX_COUNT
 from gateway.usage.sums import bounds
 from gateway.usage.sums.allocation import Cell
@@ -52,7 +52,7 @@ class SqlSumRows:
         span = SPANS[interval]
         rows = Rows(self._connection, self._parts(within, now_hour, interval), where)
         buckets: dict[int, Adder] = defaultdict(Adder)
-        for (hour,), cells in rows.summed(f"hour / {span} * {span}"):
+        for (hour,), cells in rows.summed(start_column(span)):
             buckets[hour].add(cells)
         return [Bucket(hour * HOUR_MS, adder.sums()) for hour, adder in sorted(buckets.items())]
 
@@ -91,19 +91,20 @@ class SqlSumRows:
         where: Filters = NO_FILTERS,
         interval: Interval | None = None,
     ) -> list[Cell] | None:
-        parts = self._parts(within, now_hour, interval or "day")
+        parts = in_steps(self._parts(within, now_hour, interval or "day"))
         rows = Rows(self._connection, parts, where, by, folds_versions="model" in by)
-        start = "0" if interval is None else f"hour / {SPANS[interval]} * {SPANS[interval]}"
-        found = [*rows.summed(start, *quoted(by), most=most + 1)]
+        starts = [] if interval is None else [start_column(SPANS[interval])]
+        found = [*rows.summed_by_part(*starts, *map(rows.id_column, quoted(by)), most=most + 1)]
         if len(found) > most:
             return None
         adders: dict[Ids, Adder] = defaultdict(Adder)
         for ids, cells in found:
             adders[ids].add(cells)
-        names = names_of(self._connection, {each for _, *ids in adders for each in ids})
+        width = len(starts)
+        names = names_of(self._connection, {each for ids in adders for each in ids[width:]})
         return [
-            Cell(tuple(names[each] for each in ids), adder.sums(), hour * HOUR_MS)
-            for (hour, *ids), adder in adders.items()
+            Cell(tuple(names[each] for each in ids[width:]), adder.sums(), sum(ids[:width]) * HOUR_MS)
+            for ids, adder in adders.items()
         ]
 
     def as_of(self, *, now_hour: int) -> AsOf:
@@ -177,7 +178,7 @@ def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Seque
     versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
     values = ", ".join(f"({marks(len(asked.by))})" for _ in page)
     is_on_page = f"WHERE ({', '.join(quoted(asked.by))}) IN (VALUES {values})" if page else "WHERE FALSE"
-    columns = quoted((*asked.by, "version") if asked.folds_versions else asked.by)
+    columns = [*map(rows.id_column, quoted((*asked.by, "version") if asked.folds_versions else asked.by))]
     for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
         group = found[: len(asked.by)]
         adders[group].add(cells)

@@ -14,7 +14,7 @@ from gateway.stores.sql.sums.columns import quoted
 from gateway.stores.sql.sums.names import ids_of
 from gateway.usage.sums import bounds
 from gateway.usage.sums.figures import COUNTS
-from gateway.usage.sums.grains import COLUMNS, FORGOTTEN_ID, OTHER_ID, SERIES, TAGGED, TOTAL, tag_grain
+from gateway.usage.sums.grains import COLUMNS, FORGOTTEN_ID, OTHER_ID, SERIES, TAGGED, TOTAL, UNKNOWN_ID, tag_grain
 from gateway.usage.sums.tags import tags_in
 from spool.sql.connection import Connection
 
@@ -106,12 +106,13 @@ def values_of(connection: Connection, sets: Iterable[int], tag: str) -> dict[int
     return dict(found.fetchall())
 
 
-def value_sql(dimension: str) -> str:
-    """The value of a tag in a row that has a set."""
-    return (
-        f"CASE WHEN tags <= {FORGOTTEN_ID} THEN tags ELSE coalesce((SELECT value_id FROM usage_tag_values"  # noqa: S608 - own SQL; a tag's name is a word
-        f" WHERE set_id = tags AND tag = '{tag_of(dimension)}'), 0) END"
+def value_sql(dimension: str, *, has_values: bool) -> str:
+    """The value of a tag in a row that has a set; without *has_values* no set has one."""
+    value = (
+        "coalesce((SELECT value_id FROM usage_tag_values"  # noqa: S608 - own SQL; a tag's name is a word
+        f" WHERE set_id = tags AND tag = '{tag_of(dimension)}'), {UNKNOWN_ID})"
     )
+    return f"CASE WHEN tags <= {FORGOTTEN_ID} THEN tags ELSE {value if has_values else UNKNOWN_ID} END"
 
 
 def values_in_use(connection: Connection) -> set[int]:
