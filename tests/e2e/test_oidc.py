@@ -183,6 +183,9 @@ async def test_a_state_is_of_one_browser_and_used_once(browser: Browser) -> None
     forged = cookie.replace(cookie[5], "A" if cookie[5] != "A" else "B", 1)
     for value in (forged, "", "a.b", cookie.partition(".")[0]):
         assert (await browser.client.get(back, headers={"Cookie": f"{COOKIE}={value}"})).status_code == 401
+    for value in (b"\x80.\x80", b"a.\xc3\xa9"):
+        headers = {b"Cookie": COOKIE.encode() + b"=" + value}
+        assert (await browser.client.get(back, headers=headers)).status_code == 401, "bytes that are no text"
     await stranger.client.aclose()
 
 

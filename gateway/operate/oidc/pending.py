@@ -50,6 +50,8 @@ class PendingSeals:
         """The one that *cookie* holds, once; None for another state, a cookie of others, and one
         that was used or is too old.
         """
+        if not (cookie.isascii() and state.isascii()):
+            return None
         text, _, proof = cookie.partition(".")
         if not hmac.compare_digest(proof.encode(), self._proof(text).encode()):
             return None
