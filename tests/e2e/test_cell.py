@@ -9,16 +9,19 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.processes import HANGS_S
 from benchmarks.scenario import fetch
 from gateway.observability.cell import CELL_NAMES
+from gateway.serve.http.to_owner import ANSWER_S
 from tests.support.cell_processes import (
     PROTOBUF,
     Cell,
@@ -363,6 +366,33 @@ def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too
     own = {name.name for name in CELL_NAMES}
     assert own <= families[0] & families[1]
     assert "telemetry_gateway_lane_records" in families[0] - families[1]
+
+
+def test_what_senders_ask_of_the_owner_is_refused_soon_while_no_commit_is_answered(tmp_path: Path) -> None:
+    """As telemetry is: one that would be passed on would wait for a minute."""
+    with running_server() as server, running_cell(tmp_path, gateways=2, server=server) as cell:
+        cell.wait_until_owned()
+
+        def post(gateway: GatewayProcess) -> int:
+            event = {"event_id": "e1", "type": "report.generated", "title": "Report", "source": "shop"}
+            return httpx.post(f"{gateway.intake_url}/v1/events", json=event, timeout=HANGS_S).status_code
+
+        def is_ready(gateway: GatewayProcess) -> bool:
+            return httpx.get(f"{gateway.admin_url}/readyz").status_code == 200
+
+        def standby(name: str) -> None:
+            with psycopg.connect(server.dsn(), autocommit=True) as connection:
+                connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+                connection.execute("SELECT pg_reload_conf()")
+
+        standby("nobody")
+        for each in cell.gateways:
+            wait_until_true(lambda each=each: not is_ready(each), what="a gateway that is not ready")
+            began_s = time.monotonic()
+            assert post(each) == 503
+            assert time.monotonic() - began_s < ANSWER_S / 10
+        standby("")
+        wait_until_true(lambda: {post(each) for each in cell.gateways} == {202}, what="events are taken again")
 
 
 @pytest.mark.parametrize("is_owner", [True, False], ids=["the owner", "another one"])

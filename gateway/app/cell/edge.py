@@ -52,7 +52,8 @@ class EdgeParts:
     def routes(self, config: Config) -> tuple[RouteTable, BodyLimits, Cors]:
         """As `open_routes`, of an edge."""
         table, limits, cors = open_routes(config, self.intake, self.further)
-        return RouteTable(routes_of_edge(table.routes, self.owner), config.http.base_path), limits, cors
+        routes = routes_of_edge(table.routes, self.owner, self.edge.refuse_if_unwritten)
+        return RouteTable(routes, config.http.base_path), limits, cors
 
 
 async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: Owning, waiting: Waiting) -> EdgeParts:

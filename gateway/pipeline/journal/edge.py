@@ -89,13 +89,17 @@ class Edge:
 
     def admit(self, size: int) -> None:
         """As `IntakeStore` has it."""
-        if self.fault is not None:
-            raise _unwritten()
+        self.refuse_if_unwritten()
         beyond_bytes = self.journal_bytes + size - self._room_bytes
         if beyond_bytes > 0:
             raise self._full(beyond_bytes)
         if self.waiting_bytes + size > MAX_WAITING_BYTES:
             raise _retried(SpoolFull("too much waits for a commit of the journal"))
+
+    def refuse_if_unwritten(self) -> None:
+        """Raises SpoolError while the database takes nothing."""
+        if self.fault is not None:
+            raise _unwritten()
 
     def _full(self, beyond_bytes: int) -> SpoolFull:
         slow = self._room_bytes < self._max_bytes

@@ -129,15 +129,23 @@ class OwnerExchange(HttpExchange):
     """Of the body."""
 
     def __init__(
-        self, owner: OwnerClient, receiver: Receiver, request: web.BaseRequest, route: Route, parameter: str
+        self,
+        owner: OwnerClient,
+        refuse_if_unwritten: Callable[[], None],
+        receiver: Receiver,
+        request: web.BaseRequest,
+        route: Route,
+        parameter: str,
     ) -> None:
         super().__init__(receiver, request, route, parameter)
-        self._owner = owner
+        self._owner, self._refuse_if_unwritten = owner, refuse_if_unwritten
 
     def admit(self) -> None:
+        """Raises SpoolError for what would wait for a commit that the database does not answer."""
         gate = gate_of(self.route)
         if gate is None:
             super().admit()
+            self._refuse_if_unwritten()
             return
         gate.admit(self.request.headers, self.scope)
         note_admitted(self.request)
@@ -178,13 +186,14 @@ def gate_of(route: Route) -> Authenticator | None:
     return route.gate if isinstance(route, RequestRoute) else None
 
 
-def routes_of_edge(routes: Sequence[Route], owner: OwnerClient) -> list[Route]:
-    """*routes* of a gateway, as an edge has them: it takes AI telemetry itself."""
+def routes_of_edge(routes: Sequence[Route], owner: OwnerClient, refuse_if_unwritten: Callable[[], None]) -> list[Route]:
+    """*routes* of a gateway, as an edge has them: it takes AI telemetry itself.
+    *refuse_if_unwritten* raises SpoolError while the database takes nothing.
+    """
+    exchange = partial(OwnerExchange, owner, refuse_if_unwritten)
     return [
         route
         if route.scope == INGEST_SCOPE
-        else RequestRoute(
-            route.path, route.scope, route.manner, partial(OwnerExchange, owner), route.methods, gate_of(route)
-        )
+        else RequestRoute(route.path, route.scope, route.manner, exchange, route.methods, gate_of(route))
         for route in routes
     ]
