@@ -30,12 +30,13 @@ from gateway.operate.site.usage_answers import asked as overview
 from gateway.operate.site.usage_question import question_of
 from gateway.stores.postgres.database import PostgresDatabase
 from gateway.stores.sql.sums.home import SqlSums
-from gateway.usage.sums.allocation import Definition, Rule, Share
+from gateway.usage.sums.allocation import Definition, Rule
 from gateway.usage.sums.answer_json import answer_json
 from gateway.usage.sums.answering import answered
 from gateway.usage.sums.home import Counted
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.request import read_question
+from gateway.usage.sums.splitting import Share
 from gateway.usage.sums.tally import Tally
 from gateway.usage.sums.timespan import BadRange
 
@@ -108,6 +109,10 @@ PAGES: Final = {
     "Explore by user, 30 days": "range=last_30_days&group_by=user&compare=previous",
     "Explore by team, then project, 30 days": "range=last_30_days&group_by=team,project&compare=previous",
 }
+PAGES_OF_TAGS: Final = {
+    "Explore by feature, 30 days": "range=last_30_days&group_by=tag:feature&compare=previous",
+    "Explore, allocated, 30 days": "range=last_30_days&group_by=tag:cost_center&compare=previous",
+}
 OVERVIEWS: Final = {
     "Overview, today": "range=today",
     "Overview, 24 hours": "range=24h",
@@ -169,10 +174,8 @@ async def fill(sums: SqlSums, options: argparse.Namespace) -> Cost:
 async def asked(sums: SqlSums, query: str) -> Cost:
     """What one question costs, from its parameters to its JSON."""
     began = _now()
-    queries = UsageQueries(sums, now_ms=lambda: NOW_MS, tags=TAGS)
-    queries.allocation = lambda: [Definition("tag:cost_center", 1, RULES)]
     question = read_question(parse_qsl(query), NOW_MS)
-    async with queries.apart() as apart:
+    async with _queries(sums).apart() as apart:
         json.dumps(answer_json(question, await answered(apart, question)))
     return _since(began)
 
@@ -180,17 +183,21 @@ async def asked(sums: SqlSums, query: str) -> Cost:
 async def explored_by(sums: SqlSums, query: str) -> Cost:
     """What a page of Explore asks: the groups, the period before, and a chart of the first five."""
     began = _now()
-    queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
-    await explored(queries, read_question(parse_qsl(query), NOW_MS), "auto")
+    await explored(_queries(sums), read_question(parse_qsl(query), NOW_MS), "auto")
     return _since(began)
 
 
 async def overviewed(sums: SqlSums, query: str) -> Cost:
     """What the overview asks: totals, a chart, and a table of each of six dimensions."""
     began = _now()
-    queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
-    await overview(queries, question_of(parse_qsl(query)), NOW_MS)
+    await overview(_queries(sums), question_of(parse_qsl(query)), NOW_MS)
     return _since(began)
+
+
+def _queries(sums: SqlSums) -> UsageQueries:
+    queries = UsageQueries(sums, now_ms=lambda: NOW_MS, tags=TAGS)
+    queries.allocation = lambda: [Definition("tag:cost_center", 1, RULES)]
+    return queries
 
 
 def _now() -> Cost:
@@ -227,6 +234,7 @@ async def measure(options: argparse.Namespace) -> int:
             (QUESTIONS, asked),
             (OF_TAGS if options.tags else {}, asked),
             (PAGES, explored_by),
+            (PAGES_OF_TAGS if options.tags else {}, explored_by),
             (OVERVIEWS, overviewed),
         ):
             for name, query in questions.items():

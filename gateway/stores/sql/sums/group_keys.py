@@ -17,20 +17,19 @@ class Column(NamedTuple):
 
 class GroupKeys:
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._keys = [*_shared_out(columns)]
-        self.sql = [_key_sql(key) for key in self._keys]
+        keys = [*_shared_out(columns)]
+        self.sql = [_key_sql(key) for key in keys]
+        self._places = [place for at, key in enumerate(keys) for place in _places(at, key)]
 
     def values(self, keys: Sequence[int]) -> tuple[int, ...]:
         """Those of each column, of one row."""
-        found: list[int] = []
-        for columns, number in zip(self._keys, keys, strict=True):
-            left = number
-            of_key = []
-            for column in reversed(columns):
-                of_key.append(left & ((1 << column.bits) - 1))
-                left >>= column.bits
-            found += reversed(of_key)
-        return tuple(found)
+        return tuple([keys[at] >> shift & mask for at, shift, mask in self._places])
+
+
+def _places(at: int, columns: Sequence[Column]) -> list[tuple[int, int, int]]:
+    """Where each column is: the number of its key, its lowest bit, and its bits there."""
+    left = sum(column.bits for column in columns)
+    return [(at, left := left - column.bits, (1 << column.bits) - 1) for column in columns]
 
 
 def _shared_out(columns: Sequence[Column]) -> Iterator[list[Column]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from gateway.common.contract.tags import is_tag
 from gateway.stores.sql.sums.columns import quoted
 from gateway.stores.sql.sums.kept_hours import kept_hours
 from gateway.stores.sql.sums.latencies import latencies_of
@@ -176,10 +177,9 @@ def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Seque
     """The sums of the groups of *page*, in its order."""
     adders = {ids: Adder() for ids in page}
     versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
-    values = ", ".join(f"({marks(len(asked.by))})" for _ in page)
-    is_on_page = f"WHERE ({', '.join(quoted(asked.by))}) IN (VALUES {values})" if page else "WHERE FALSE"
+    is_on_page, parameters = _is_among(asked.by, page)
     columns = [*map(rows.id_column, quoted((*asked.by, "version") if asked.folds_versions else asked.by))]
-    for found, cells in rows.summed(*columns, where=is_on_page, parameters=[each for ids in page for each in ids]):
+    for found, cells in rows.summed(*columns, where=is_on_page, parameters=parameters):
         group = found[: len(asked.by)]
         adders[group].add(cells)
         if asked.folds_versions:
@@ -191,6 +191,19 @@ def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Seque
         Group(tuple(names[each] for each in ids), adder.sums(), _versions_of(versions[ids], names, ids[at]))
         for ids, adder in adders.items()
     )
+
+
+def _is_among(by: Sequence[Dimension], page: Sequence[Ids]) -> tuple[str, list[int]]:
+    """The groups of *page* as SQL, and its parameters. What a row has itself is compared first: the
+    value of a tag is looked up.
+    """
+    if not page:
+        return "WHERE FALSE", []
+    own = [(name, [*{ids[at] for ids in page}]) for at, name in enumerate(by) if not is_tag(name)]
+    first = "".join(f"{quoted([name])[0]} IN ({marks(len(ids))}) AND " for name, ids in own)
+    values = ", ".join(f"({marks(len(by))})" for _ in page)
+    sql = f"WHERE {first}({', '.join(quoted(by))}) IN (VALUES {values})"
+    return sql, [each for _, ids in own for each in ids] + [each for ids in page for each in ids]
 
 
 def _versions_of(versions: Mapping[int, Adder], names: Mapping[int, Name], model: int) -> tuple[Group, ...]:

@@ -24,7 +24,8 @@ from gateway.usage.sums.grains import (
     grain_for,
     tag_grain,
 )
-from gateway.usage.sums.names import Filters
+from gateway.usage.sums.names import NO_FILTERS, Filters
+from gateway.usage.sums.tally import INPUT
 from gateway.usage.sums.timespan import Segment
 from spool.sql.connection import Connection, Cursor
 
@@ -37,7 +38,7 @@ _MODEL: Final = "model"
 _MAX_LISTED: Final = 500
 """Names of one filter, in all parts, that are a parameter each: SQLite bounds them."""
 _HOUR_BITS: Final = 32
-_MAX_STEPS: Final = 10
+_MAX_STEPS: Final = 6
 
 
 class Rows:
@@ -56,6 +57,7 @@ class Rows:
         that name.
         """
         self._connection = connection
+        self._parts = parts
         self._parameters: list[Any] = []
         folded = {"model": "coalesce(model_id, model) AS model, model AS version"} if folds_versions else {}
         columns = ", ".join(("hour", *(folded.get(name, name) for name in quoted(COLUMNS)), *_NUMBERS))
@@ -131,16 +133,29 @@ class Rows:
         return f"SELECT {', '.join((*keys.sql, *sums))} {self._from}"
 
     def _by_part(self, keys: GroupKeys) -> str:
+        nothing = nothing_in(self._connection, self._parts)
+        read = [each for each in _SUMMED if each not in nothing]
+        names = {each: f"sum_{at}" for at, each in enumerate(read)}
         columns = [f"key_{at}" for at in range(len(keys.sql))]
-        sums = [f"sum_{at}" for at in range(len(_SUMMED))]
         named = [f"{sql} AS {name}" for sql, name in zip(keys.sql, columns, strict=True)]
-        named += [f"sum({each}) AS {name}" for each, name in zip(_SUMMED, sums, strict=True)]
+        named += [f"sum({each}) AS {name}" for each, name in names.items()]
         of_parts = " UNION ALL ".join(
             f"SELECT {', '.join(named)} FROM ({select}) AS part{_grouped(keys)}"  # noqa: S608 - own SQL
             for select in self._selects
         )
-        columns += [f"CAST(sum({name}) AS BIGINT)" for name in sums]
+        columns += [nothing.get(each) or f"CAST(sum({names[each]}) AS BIGINT)" for each in _SUMMED]
         return f"SELECT {', '.join(columns)} FROM ({of_parts}) AS parts{_grouped(keys)}"  # noqa: S608 - own SQL
+
+
+def nothing_in(connection: Connection, parts: Sequence[Segment]) -> dict[str, str]:
+    """Columns of which every row of *parts* has the same, and that as SQL: 0 calls, or tokens that
+    no call states. To leave them out of what is sorted saves a tenth of the time for each three.
+    """
+    totals = Rows(connection, parts, NO_FILTERS)
+    of_all = totals.select(", ".join(f"sum({name})" for name in COUNTS), "").fetchone()
+    states = dict(zip(COUNTS, of_all, strict=True))
+    calls = {name: "0" for name in COUNTS[:INPUT] if states[name] == 0}
+    return calls | {name: "CAST(NULL AS BIGINT)" for name in COUNTS[INPUT:] if states[name] is None}
 
 
 def _grouped(keys: GroupKeys) -> str:
