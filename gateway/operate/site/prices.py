@@ -26,11 +26,16 @@ PLACE: Final = re.compile(r"(?:prices\.0\.)?(\w+): (.*)")
 
 async def load(request: web.Request) -> dict[str, Any]:
     running, unpriced = running_of(request), request.app[PARTS].status().get("unpriced", {})
-    return prices(dict(request.query.items()), unpriced, running.config.pricing.file)
+    config = running.config
+    return prices(dict(request.query.items()), unpriced, config.pricing.file, config.origins.file)
 
 
-def prices(asked: Mapping[str, str], unpriced: Mapping[str, int], file: Path | None) -> dict[str, Any]:
-    """The template's context. *file*: `pricing.file`; None where it is not set."""
+def prices(
+    asked: Mapping[str, str], unpriced: Mapping[str, int], file: Path | None, config_file: Path | None = None
+) -> dict[str, Any]:
+    """The template's context. *file*: `pricing.file`; None where it is not set. *config_file*: the
+    configuration's; None where there is none.
+    """
     typed = {name: asked.get(name, "").strip()[:MAX_CHARS] for name in FIELDS}
     lines = lines_of(typed)
     models = sorted(unpriced.items(), key=lambda each: (-each[1], each[0]))
@@ -41,6 +46,7 @@ def prices(asked: Mapping[str, str], unpriced: Mapping[str, int], file: Path | N
         "lines": lines,
         "errors": faults_of(lines),
         "file": file,
+        "config_file": config_file,
     }
 
 

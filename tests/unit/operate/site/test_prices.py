@@ -46,7 +46,12 @@ def test_the_page_names_the_models_and_the_file() -> None:
     text = text_of(html)
     assert text.index("c 3 Price it") < text.index("a/b 2 Price it")
     assert 'href="/prices?model=a%2Fb#price"' in html
-    assert "Your price file is /etc/prices.yaml" in text
+    assert "Add the lines to your price file, /etc/prices.yaml" in text
+    assert "It needs no restart." in text
     without = text_of(shown(VIEW, prices(TYPED, {}, None)))
     assert "Every model that was called has a price." in without
     assert "There is no price file yet." in without
+    assert (
+        "in the folder of the configuration, /etc/gateway.yaml . Add to the configuration pricing: {file: prices.yaml}"
+        in text_of(shown(VIEW, prices(TYPED, {}, None, Path("/etc/gateway.yaml"))))
+    )
