@@ -24,4 +24,4 @@ def shown(view: View, context: Mapping[str, Any], role: Role = Role.OPERATOR) ->
 
 def text_of(html: str) -> str:
     """What a person reads of *html*, blanks folded."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html))).strip()
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html.replace("<wbr>", "")))).strip()

@@ -81,10 +81,7 @@ def of_unpriced(unpriced: Mapping[str, int]) -> Iterator[Finding]:
         name = harmless(model)[:MODEL_MAX_CHARS]
         text = f"{name} has no price; {plural(calls, 'call has', 'calls have')} no cost"
         why = "neither the price list nor your price file (pricing.file) has it"
-        remedy = (
-            "add it to `prices` or `aliases` of the file that `pricing.file` names, in lines that the page writes"
-            " (Settings, Prices); calls from then on have a cost"
-        )
+        remedy = "add it to the price file (`pricing.file`); the page Prices writes the lines and says where they go"
         step = Step("Price it", f"/prices?{urlencode({'model': model})}")
         yield Finding("warning", "prices", text, remedy, why, step)
     if len(models) > MAX_UNPRICED:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.operate import calls as operations
 from gateway.operate.parts import stores_of
+from gateway.operate.site.allocation_links import GiveLink, link_to
 from gateway.operate.site.dead_letters import leaves
 from gateway.operate.site.listing import Query, listing
 from gateway.operate.site.operating import ask
@@ -81,7 +82,14 @@ def call(found: Mapping[str, Any]) -> dict[str, Any]:
         "reports_found": [each for each in related if each["relation"] in OF_ONE_CALL],
         "around": [each for each in related if each["relation"] not in OF_ONE_CALL],
         "fields": list(fields_of(found["record"])),
+        "give": give_to(found),
     }
+
+
+def give_to(found: Mapping[str, Any]) -> GiveLink | None:
+    """To the rules for calls of its service and key; None where it has a team."""
+    names = [(dimension, found[field]) for dimension, field in (("service_name", "service"), ("key", "key"))]
+    return None if found["team"] else link_to("team", [each for each in names if each[1]])
 
 
 def fields_of(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -68,6 +68,7 @@ def question_context(asked: Asked, question: Question, found: Explored) -> dict[
         "shown_range": range_text(answer.within, zone),
         "before": None if answer.before is None else range_text(answer.before.within, zone),
         "compares": question.before is not None,
+        "has_before": answer.before is not None and answer.before.total is not None,
         "compare": asked.path(compare=None if question.before is not None else "previous"),
         "has_latency": question.latency,
         "latency": asked.path(latency=None if question.latency else "true") if asked.can_have_latency else "",

@@ -2,6 +2,7 @@
 models and reasons come from senders and from the upstream.
 """
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -18,6 +19,7 @@ from gateway.usage.sums.figures import money_text
 WHOLE_CHARS: Final = 32
 WHOLE: Final = Markup('<span class="whole">{}</span>')
 ADDRESS_CHARS: Final = 80
+_STEPS: Final = re.compile(r"[^/.]+[/.]?|[/.]")
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -47,6 +49,11 @@ def address(text: str) -> Markup:
     )
 
 
+def steps(text: str) -> Markup:
+    """A path or the name of an option: a line ends after a slash or a dot, where there is one."""
+    return Markup("<wbr>").join(escape(part) for part in _STEPS.findall(harmless(text, KEPT)))
+
+
 def code(text: str) -> Markup:
     return Markup("<code>{}</code>").format(text)
 
@@ -73,6 +80,7 @@ TEMPLATES.filters.update(
     marked=marked,
     unbroken=unbroken,
     address=address,
+    steps=steps,
 )
 TEMPLATES.globals.update(share=words.share, asset=lambda name: ASSETS[name].path)
 

@@ -113,7 +113,10 @@ def test_a_dimension_with_one_name_is_a_line() -> None:
     }
     asked = Usage(sums(), [], by, None)  # type: ignore[arg-type]  # names of dimensions
     html = shown(overview.VIEW, overview.overview(figures(), [], [], WEEK, asked, NOW_MS))
-    assert "All calls have the team core . No call names its project or user." in text_of(html)
+    assert "All calls have the team core . No call names its project or user. Give these calls a project" in text_of(
+        html
+    )
+    assert 'href="/allocation/project?add=rule#new-rule"' in html
     assert '<h2 id="by-team"' not in html
 
 

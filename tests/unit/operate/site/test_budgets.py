@@ -32,7 +32,7 @@ def test_the_list_shows_each_budget_with_a_bar_and_what_is_unknown() -> None:
     html = shown(VIEW, budgets(listed(one())))
     text = text_of(html)
     assert "80 %" in text
-    assert "80.50 100 USD unknown 2" in text
+    assert "80.50 100 USD unknown month from 2026-01-01 2" in text
     assert "&lt;b&gt;Core" in html
     assert '<rect class="in" width="80" height="6"/>' in html
     assert "No budget yet" in text_of(shown(VIEW, budgets(listed())))

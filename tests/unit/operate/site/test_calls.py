@@ -94,3 +94,13 @@ async def test_names_are_escaped_and_a_missing_part_is_unknown(rig: Rig) -> None
     assert EVIL not in html
     assert "Call of an unknown model" in html
     assert "nothing about it is in doubt" in html
+    assert "Give such calls a team" not in html
+
+
+async def test_a_call_without_a_team_leads_to_the_rules_for_its_service(rig: Rig) -> None:
+    made = call("bare")
+    made.record["attribution"]["service_name"] = "batch"
+    await rig.send(made)
+    await rig.settle()
+    html = await one(rig, made.record["record_id"])
+    assert 'href="/allocation/team?add=rule&amp;service_name=batch#new-rule"' in html

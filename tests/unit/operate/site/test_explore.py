@@ -194,6 +194,23 @@ async def test_a_group_that_is_new_has_a_dash(sums: SumHome, queries: UsageQueri
     assert "new USD 1.00 \N{EN DASH} \N{EN DASH} 1" in text_of((await page(queries, QUESTION))[0])
 
 
+async def test_without_a_call_in_the_period_before_there_are_no_columns_for_it(
+    sums: SumHome, queries: UsageQueries
+) -> None:
+    await add(sums, of("new", cost="1", ago_h=1))
+    html, _, _ = await page(queries, QUESTION)
+    assert "No call in the period before" in text_of(html)
+    assert "Difference" not in html
+
+
+async def test_calls_without_a_team_lead_to_the_rules_that_give_them_one(sums: SumHome, queries: UsageQueries) -> None:
+    await add(sums, of("a", ago_h=1), of(None, ago_h=1, attribution={"service_name": "batch"}))
+    asked = "range=last_7_days&group_by=team,service_name"
+    html, _, _ = await page(queries, asked)
+    given = re.findall(r'href="(/allocation/[^"]*)"', html)
+    assert given == ["/allocation/team?add=rule&amp;service_name=batch#new-rule"]
+
+
 async def test_names_are_escaped_also_in_links(sums: SumHome, queries: UsageQueries) -> None:
     evil = "<img src=x onerror=alert(1)>\"'&=#?"
     await add(sums, of(evil, ago_h=1))

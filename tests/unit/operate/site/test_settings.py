@@ -12,6 +12,7 @@ from gateway.config.model import Config
 from gateway.config.origins import DEFAULT, Origin
 from gateway.operate.parts import Running
 from gateway.operate.site import settings
+from gateway.operate.site.rendering import steps
 from gateway.operate.site.settings import Setting, settings_of, value_text
 from gateway.pipeline.delivery.lanes import upstream_settings
 from tests.support.shown import shown, text_of
@@ -114,3 +115,7 @@ def test_the_defaults_of_a_profile_are_from_it(tmp_path: Path) -> None:
 )
 def test_a_value_is_shown_as_in_the_file(name: str, value: object, text: str) -> None:
     assert value_text(name, value) == text
+
+
+def test_a_path_ends_its_lines_after_its_steps() -> None:
+    assert steps("/etc/a<b/gateway.yaml") == "/<wbr>etc/<wbr>a&lt;b/<wbr>gateway.<wbr>yaml"
