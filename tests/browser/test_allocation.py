@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from selenium.webdriver.common.keys import Keys
 
 from tests.browser.traffic import post, send_traffic
 from tests.support.browser import Browser, Looks, Programs
@@ -81,8 +80,7 @@ def test_rules_are_ordered_removed_and_brought_back_without_scripts(
     browser.press("Add the name to rule 2").fill("Give them to by rule 2", "desk").press("Move up: rule 2")
     assert browser.texts(".rule .boxes label") == ["Team: support"]
     assert [each.get_attribute("value") for each in browser.all(".rule textarea")] == ["desk", "rest"]
-    browser.find("#note").send_keys(Keys.ENTER)
-    browser.until(lambda: browser.has_button("Save") and browser.all("#preview"), "previewed by Enter")
+    browser.send_from("Note (optional)")
     assert moved(browser) == {"rest": (0, 7), "desk": (0, 2), "none": (9, 0)}
     browser.press("Save")
     stale = browser.find("[name=version]").get_attribute("value")

@@ -209,6 +209,10 @@ class Browser:
         """The same with the keyboard alone: it takes the focus, and Enter."""
         return self._leave(lambda: self.button(name).send_keys(Keys.ENTER))
 
+    def send_from(self, label: str) -> Self:
+        """Press Enter in a field: its form is sent."""
+        return self._leave(lambda: self.field(label).send_keys(Keys.ENTER))
+
     def all_by_text(self, tag: str, text: str) -> list[WebElement]:
         """Elements whose text is *text*, found in one step: to ask each for its name takes many."""
         if "'" in text:
