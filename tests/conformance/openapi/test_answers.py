@@ -448,6 +448,8 @@ def test_allocation_answers_as_described(gateway: GatewayPorts) -> None:
     assert admin.ask("POST", preview, example(gateway_document(), "Preview")).status_code == 200
     assert admin.ask("POST", preview, {"target": "team", "rules": [], "range": "never"}).status_code == 400
     assert admin.ask("POST", versions, {"rules": []}).status_code == 201
+    assert [admin.ask("GET", f"/allocation/{each}").status_code for each in ("team", "none")] == [200, 404]
+    assert admin.ask("GET", "/allocation/team?version=9").status_code == 404
 
 
 def test_streams_for_operators_answer_as_described(gateway: GatewayPorts) -> None:
