@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, cast
 import orjson
 import structlog
 
-from gateway.common.contract.errors import OverQuota
 from gateway.common.contract.parsed_payload import Caller, Used
 from gateway.common.futures import failure_of
 from gateway.common.in_thread import clear_in_steps, gc_paused, in_thread
@@ -25,7 +24,7 @@ from gateway.counting.calls.ledger import ForwardedAggregate
 from gateway.counting.metrics.forwarded import ForwardedCalls, forwarded_source, gateway_in, topic_of_gateway
 from gateway.counting.metrics.gaps import Gap, Totals
 from gateway.counting.metrics.grouping import Folded, fold
-from gateway.counting.metrics.new_series import NewSeries
+from gateway.counting.metrics.new_series import NewSeries, too_many_series
 from gateway.counting.metrics.pending import Facts, add_tally, facts_in, facts_of, tally_of, topics_of
 from gateway.counting.metrics.series import Delta, PointReport, State, advance
 from gateway.counting.metrics.sources import (
@@ -170,14 +169,11 @@ class MetricsPipeline:
         """Raises OverQuota where *sender* brought too many new series."""
         wait_ms = self._new_series.wait_ms(sender, self._now_ms())
         if wait_ms:
-            raise OverQuota(
-                f"this sender brought {self.settings.max_source_series} new series of metrics within"
-                f" {self.settings.window_ms // 1000} s: send attributes that repeat, or raise limits.max_source_series of"
-                " the gateway",
-                retry_after_s=-(-wait_ms // 1000),
-                reason="too_many_series",
-                key="",
-            )
+            raise too_many_series(self.settings.max_source_series, self.settings.window_ms, wait_ms)
+
+    def waiting_senders_ms(self) -> dict[str, int]:
+        """Senders that `admit` refuses, and for how long."""
+        return self._new_series.waiting_ms(self._now_ms())
 
     async def take(self, measured: UsagePoints, context: Context) -> None:
         """Count one payload; done when it is on disk.

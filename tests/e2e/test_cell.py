@@ -47,6 +47,7 @@ from tests.support.gateway_process import GatewayProcess, broken_identities
 from tests.support.polling import wait_until_true
 from tests.support.postgres import needs_postgres, running_server
 from tests.support.spans import call_span
+from tests.support.worst_bodies import series
 
 pytestmark = needs_postgres
 
@@ -366,6 +367,25 @@ def test_each_gateway_has_metrics_of_its_own_and_the_owner_those_of_counting_too
     own = {name.name for name in CELL_NAMES}
     assert own <= families[0] & families[1]
     assert "telemetry_gateway_lane_records" in families[0] - families[1]
+
+
+def test_a_sender_of_too_many_series_waits_at_each_gateway(tmp_path: Path) -> None:
+    """The owner counts them; their calls are taken."""
+    with running_cell(tmp_path, gateways=2, limits={"max_source_series": 1000}) as cell:
+        cell.wait_until_owned()
+        owner, other = cell.owner(), cell.others()[0]
+
+        def post(gateway: GatewayProcess, first: int, many: int) -> httpx.Response:
+            return httpx.post(f"{gateway.intake_url}/v1/metrics", content=series(first, many), headers=PROTOBUF)
+
+        assert post(other, 0, 999).status_code == 200
+        assert post(other, 999, 1).status_code == 200
+        for each in (other, owner):
+            wait_until_true(lambda each=each: post(each, 0, 1).status_code == 429, what="a sender that must wait")
+        refused = post(other, 0, 1)
+        assert "raise limits.max_source_series" in refused.text
+        assert 0 < int(refused.headers["Retry-After"]) <= 600
+        assert send(other, "a call") == 200
 
 
 def test_what_senders_ask_of_the_owner_is_refused_soon_while_no_commit_is_answered(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gateway.pipeline.front import Front
 from gateway.pipeline.intake import GatewayIntake
 from gateway.pipeline.journal.edge import Edge
 from gateway.pipeline.journal.waiting import Waiting
+from gateway.pipeline.journal.waiting_senders import WaitingSenders
 from gateway.pipeline.parsing.parser import Parser
 from gateway.serve.assembly import build_gate, build_receiver, open_routes
 from gateway.serve.authenticator import KeyAuthenticator
@@ -56,7 +57,14 @@ class EdgeParts:
         return RouteTable(routes, config.http.base_path), limits, cors
 
 
-async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: Owning, waiting: Waiting) -> EdgeParts:
+async def start_edge(
+    build: Build,
+    home: CellHome,
+    owner: OwnerClient,
+    owning: Owning,
+    waiting: Waiting,
+    waiting_senders: WaitingSenders,
+) -> EdgeParts:
     """Raises CannotStart."""
     config, keys = build.config, home.keys
     senders = NotingSenders(build.now_ms)
@@ -65,6 +73,7 @@ async def start_edge(build: Build, home: CellHome, owner: OwnerClient, owning: O
         senders,
         max_bytes=config.spool.max_bytes,
         waiting=waiting,
+        waiting_senders=waiting_senders,
         form=owning.form,
         unanswered_s=home.cell.unanswered_s,
     )

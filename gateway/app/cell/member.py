@@ -24,7 +24,9 @@ from gateway.config.changes import changed, with_changes
 from gateway.config.model import Config
 from gateway.observability.metrics import LaneStatus
 from gateway.operate.session import open_access
+from gateway.pipeline.assembly import metrics_settings
 from gateway.pipeline.journal.waiting import Waiting
+from gateway.pipeline.journal.waiting_senders import WaitingSenders
 from gateway.serve.http.to_owner import OwnerClient
 from gateway.stores.postgres.clock import DatabaseClock
 
@@ -61,13 +63,13 @@ class CellGateway:
             home = await open_home(build, clock)
             build.run(clock.follow(home.shared), "time of the cell")
             access = open_access(config.data_dir, config.metrics_token, home.keys.viewer_tokens())
-            waiting = Waiting()
-            owning = Owning(build, home.cell, home.journal, partial(open_owned, home), waiting)
+            waiting, senders_waiting = Waiting(), WaitingSenders(metrics_settings(config))
+            owning = Owning(build, home.cell, home.journal, partial(open_owned, home), waiting, senders_waiting)
             senders, operators = OwnerClient(lambda: owning.owner.http), OwnerClient(lambda: owning.owner.admin, None)
             for client in (senders, operators):
                 stack.push_async_callback(client.close)
                 build.run(client.run(), "answers of former owners")
-            parts = await start_edge(build, home, senders, owning, waiting)
+            parts = await start_edge(build, home, senders, owning, waiting, senders_waiting)
             ports = await bound(build, parts, owning, home.keys, access, operators)
             build.run(owning.run(), "owner of the cell")
             build.run(maintain(upkeep(build, home, parts)), "maintenance")

@@ -3,6 +3,7 @@ the database, and counts what the edges keep in the journal.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -25,6 +26,7 @@ from gateway.observability.metrics import CellMember, CellStatus
 from gateway.pipeline.journal.form import shared_form
 from gateway.pipeline.journal.owner import JournalReader, OwnerSpool
 from gateway.pipeline.journal.waiting import Waiting
+from gateway.pipeline.journal.waiting_senders import WaitingSenders, published
 from gateway.stores.postgres.cell import LOOK_S, NOBODY, Member, Owner, Ownership, PostgresCell, Taken, renews_every_s
 from spool.errors import SpoolError
 
@@ -45,10 +47,17 @@ class Owning:
     """Use on the event loop's thread; `run` it until the gateway stops."""
 
     def __init__(
-        self, build: Build, cell: PostgresCell, journal: JournalStore, opened: Opened, waiting: Waiting
+        self,
+        build: Build,
+        cell: PostgresCell,
+        journal: JournalStore,
+        opened: Opened,
+        waiting: Waiting,
+        waiting_senders: WaitingSenders,
     ) -> None:
         self._build, self._cell, self._journal, self._opened = build, cell, journal, opened
-        self._waiting, self._seen = waiting, SeenTurn(build.config.data_dir)
+        self._waiting, self._waiting_senders = waiting, waiting_senders
+        self._seen = SeenTurn(build.config.data_dir)
         self._newer_form: int | None = None
         """Of a row that this release does not read."""
         self._config, self._lease_s = inner_config(build.config), build.config.store.lease_s
@@ -89,6 +98,7 @@ class Owning:
     async def _look(self) -> None:
         self.owner, self.members = await self._cell.owner(), await self._cell.members()
         self._waiting.bytes_per_s = self.owner.bytes_per_s
+        self._waiting_senders.waits_ms = json.loads(self.owner.waiting_senders or "{}")
         await self._seen.note(self.owner.cell_id, self.owner.turn)
 
     def _seen_turn(self) -> int:
@@ -187,7 +197,8 @@ class Owning:
         assert self.gateway is not None  # noqa: S101 - it was started
         http, admin = [await self._reachable(each) for each in (self.gateway.ports.http, self.gateway.ports.admin)]
         rate = None if self.reader is None else self.reader.progress.bytes_per_s
-        await self._cell.note_itself(http, admin, rate)
+        senders = published(self.gateway.settler.aggregates.waiting_senders_ms())
+        await self._cell.note_itself(http, admin, rate, senders)
         await self._look()
 
     async def _reachable(self, address: Address) -> str:

@@ -6,6 +6,7 @@ Each costs a row of the spool and the work of an aggregate; a source whose label
 
 from typing import Final
 
+from gateway.common.contract.errors import OverQuota
 from gateway.common.lru import forget_oldest
 
 MAX_SOURCES: Final = 10_000
@@ -35,3 +36,19 @@ class NewSeries:
         begun_ms, known = self._counts.get(source, (now_ms, 0))
         ends_ms = begun_ms + self._window_ms
         return ends_ms - now_ms if known >= self._most and begun_ms <= now_ms < ends_ms else 0
+
+    def waiting_ms(self, now_ms: int) -> dict[str, int]:
+        """Each source that must wait, and for how long."""
+        waits = ((source, self.wait_ms(source, now_ms)) for source in self._counts)
+        return {source: wait_ms for source, wait_ms in waits if wait_ms}
+
+
+def too_many_series(most: int, window_ms: int, wait_ms: int) -> OverQuota:
+    """For a source that brought *most* of them within the window."""
+    return OverQuota(
+        f"this sender brought {most} new series of metrics within {window_ms // 1000} s: send attributes that repeat,"
+        " or raise limits.max_source_series of the gateway",
+        retry_after_s=-(-wait_ms // 1000),
+        reason="too_many_series",
+        key="",
+    )

@@ -22,8 +22,10 @@ from gateway.observability.telemetry.tracer import Tracer
 from gateway.pipeline.core import PIECE_CALLS, Counting, Kept
 from gateway.pipeline.journal.form import FORMS, OLDEST, Entry, SentBy
 from gateway.pipeline.journal.waiting import RETRY_AFTER_S, Waiting
+from gateway.pipeline.journal.waiting_senders import WaitingSenders
 from gateway.pipeline.parsing.parse import Parsed
 from gateway.rules.context import Context
+from gateway.rules.metrics import sender_of
 from spool.errors import SpoolError, SpoolFull
 from spool.histogram import ANSWER_S, Histogram
 
@@ -61,15 +63,18 @@ class Edge:
         *,
         max_bytes: int,
         waiting: Waiting | None = None,
+        waiting_senders: WaitingSenders | None = None,
         form: Callable[[], int] = lambda: OLDEST,
         unanswered_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """*max_bytes*: of the journal, and so of what waits for an owner; *form*: of the rows that
+        """*max_bytes*: of the journal, and so of what waits for an owner; without *waiting_senders*
+        none is refused for its metrics; *form*: of the rows that
         all gateways of the cell read now; *unanswered_s*: for how long another commit of this
         gateway has waited, also while no sender comes.
         """
         self._journal, self._senders, self._max_bytes = journal, senders, max_bytes
         self._waiting, self._form, self._unanswered_s = waiting or Waiting(), form, unanswered_s
+        self._waiting_senders = waiting_senders
         self._room_bytes = max_bytes
         self._gathered: list[_Waiting] = []
         self.waiting_bytes = 0
@@ -107,7 +112,9 @@ class Edge:
         return _retried(SpoolFull(f"the journal of the cell holds {why}"), self._waiting.retry_after_s(beyond_bytes))
 
     def admit_metrics(self, context: Context) -> None:
-        """The owner knows how many series a sender has."""
+        """Raises OverQuota for a sender that the owner lets wait."""
+        if self._waiting_senders is not None:
+            self._waiting_senders.admit(sender_of(context))
 
     async def take(self, kind: str, parsed: Parsed, context: Context) -> Kept:
         """Durable when this returns. Raises SpoolError."""

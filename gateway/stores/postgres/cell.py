@@ -44,7 +44,8 @@ _OWNER: Final = (
     "SELECT cell.epoch, cell.owner, nullif(cell.why, ''), extract(epoch FROM clock_timestamp() - cell.since)::float8,"
     " cell.until > clock_timestamp(), member.http, member.admin,"
     " CASE WHEN cell.until > clock_timestamp() THEN (to_jsonb(member) ->> 'bytes_per_s')::float8 END,"
-    " to_jsonb(cell) ->> 'id', coalesce((to_jsonb(cell) ->> 'turn')::bigint, 0)"
+    " to_jsonb(cell) ->> 'id', coalesce((to_jsonb(cell) ->> 'turn')::bigint, 0),"
+    " CASE WHEN cell.until > clock_timestamp() THEN to_jsonb(member) ->> 'waiting_senders' END"
     " FROM cell LEFT JOIN member ON member.id = cell.owner"
 )
 _MEMBERS: Final = (
@@ -52,10 +53,11 @@ _MEMBERS: Final = (
     " extract(epoch FROM clock_timestamp() - seen_at)::float8, forms, secrets FROM member ORDER BY started_at, id"
 )
 _NOTE: Final = (
-    "INSERT INTO member (id, name, release, forms, http, admin, secrets, bytes_per_s, started_at, seen_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, clock_timestamp(), clock_timestamp()) ON CONFLICT (id) DO UPDATE SET"
+    "INSERT INTO member (id, name, release, forms, http, admin, secrets, bytes_per_s, waiting_senders, started_at, seen_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, clock_timestamp(), clock_timestamp()) ON CONFLICT (id) DO UPDATE SET"
     " release = excluded.release, forms = excluded.forms, secrets = excluded.secrets,"
-    " http = excluded.http, admin = excluded.admin, bytes_per_s = excluded.bytes_per_s, seen_at = excluded.seen_at"
+    " http = excluded.http, admin = excluded.admin, bytes_per_s = excluded.bytes_per_s,"
+    " waiting_senders = excluded.waiting_senders, seen_at = excluded.seen_at"
 )
 
 
@@ -91,10 +93,22 @@ class Owner(NamedTuple):
     """Which cell this is; None where a release that does not know made it."""
     turn: int
     """How many commits owners of the cell made."""
+    waiting_senders: str | None
+    """JSON: sender -> for how many ms it must wait; None for none, and once its lease ended."""
 
 
 NOBODY: Final = Owner(
-    0, None, None, None, is_alive=False, http=None, admin=None, bytes_per_s=None, cell_id=None, turn=0
+    0,
+    None,
+    None,
+    None,
+    is_alive=False,
+    http=None,
+    admin=None,
+    bytes_per_s=None,
+    cell_id=None,
+    turn=0,
+    waiting_senders=None,
 )
 """Before the first owner."""
 
@@ -240,13 +254,20 @@ class PostgresCell:
         """Oldest first, also those that are silent."""
         return await self._database.read(members_in)
 
-    async def note_itself(self, http: str | None, admin: str | None, bytes_per_s: float | None = None) -> None:
-        """This process is alive; as the owner, where it listens for other members, and what it
-        counts while it is behind.
+    async def note_itself(
+        self,
+        http: str | None,
+        admin: str | None,
+        bytes_per_s: float | None = None,
+        waiting_senders: Mapping[str, int] | None = None,
+    ) -> None:
+        """This process is alive; as the owner, where it listens for other members, what it counts
+        while it is behind, and for how many ms a sender of too many series must wait.
         """
         me = self._itself
         forms, digests = json.dumps(list(me.forms)), json.dumps(dict(me.secrets))
-        row = me.id, me.name, me.release, forms, http, admin, digests, bytes_per_s
+        waiting = json.dumps(dict(waiting_senders)) if waiting_senders else None
+        row = me.id, me.name, me.release, forms, http, admin, digests, bytes_per_s, waiting
 
         def note(connection: PostgresConnection) -> None:
             connection.execute(_NOTE, row)

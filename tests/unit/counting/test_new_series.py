@@ -16,6 +16,15 @@ def test_a_source_over_its_limit_waits_until_its_window_ends() -> None:
     assert series.wait_ms("a", 1000) == 0
 
 
+def test_those_who_wait_are_listed_with_how_long() -> None:
+    series = NewSeries(100, window_ms=1000)
+    for source, brought in {"a": 100, "b": 99}.items():
+        series.note(source, brought, 0)
+    series.note("c", 100, 300)
+    assert series.waiting_ms(400) == {"a": 600, "c": 900}
+    assert series.waiting_ms(1000) == {"c": 300}
+
+
 def test_a_clock_that_jumps_back_keeps_no_one_out() -> None:
     series = NewSeries(100, window_ms=1000)
     series.note("a", 100, 10_000)

@@ -90,10 +90,12 @@ async def test_a_gateway_that_was_seen_by_a_clock_that_was_ahead_is_not_alive(ce
 
 async def test_what_an_owner_counted_is_of_no_account_once_its_lease_ended(cell: Members) -> None:
     await cell.first.take()
-    await cell.first.note_itself("h:1", None, 1000.0)
-    assert (await cell.second.owner()).bytes_per_s == 1000.0
+    await cell.first.note_itself("h:1", None, 1000.0, {"key:a": 90_000})
+    owner = await cell.second.owner()
+    assert (owner.bytes_per_s, owner.waiting_senders) == (1000.0, '{"key:a": 90000}')
     await cell.end_lease()
-    assert (await cell.second.owner()).bytes_per_s is None
+    owner = await cell.second.owner()
+    assert (owner.bytes_per_s, owner.waiting_senders) == (None, None)
 
 
 async def test_it_is_known_for_how_long_a_sign_of_life_was_not_answered(cell: Members) -> None:
