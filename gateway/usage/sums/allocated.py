@@ -3,7 +3,7 @@ target is answered from the rows as they are.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -21,18 +21,38 @@ from gateway.usage.sums.timespan import Interval, TimeRange
 
 MAX_CELLS: Final = 50_000
 """Combinations of names that one question is answered from, before the shares and with them."""
+MAX_REMEMBERED: Final = 3
+"""Questions: the groups, and those of the period before."""
 
 
 class TooManyCells(BadListRequest):
     """The question has more than `MAX_CELLS`."""
 
 
+Groups = Mapping[tuple[Name, ...], UsageSums]
+
+
+class Remembered:
+    """The groups of the latest questions of one asker, who takes them page by page."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, Groups] = {}
+
+    def groups(self, question: Hashable, ask: Callable[[], Groups]) -> Groups:
+        found = self._groups.pop(question, None)
+        self._groups[question] = ask() if found is None else found
+        if len(self._groups) > MAX_REMEMBERED:
+            del self._groups[next(iter(self._groups))]
+        return self._groups[question]
+
+
 class AllocatedSumRows:
     """*rows* by *definitions*."""
 
-    def __init__(self, rows: SumRows, definitions: Sequence[Definition]) -> None:
+    def __init__(self, rows: SumRows, definitions: Sequence[Definition], remembered: Remembered | None = None) -> None:
         self._rows = rows
         self._definitions = definitions
+        self._remembered = Remembered() if remembered is None else remembered
 
     def totals(self, within: TimeRange, *, now_hour: int, where: Filters = NO_FILTERS) -> UsageSums:
         if not involved(self._definitions, where):
@@ -52,9 +72,9 @@ class AllocatedSumRows:
     def breakdown(self, within: TimeRange, asked: AskedGroups, *, now_hour: int) -> Breakdown:
         if not involved(self._definitions, (*asked.by, *asked.where)):
             return self._rows.breakdown(within, asked, now_hour=now_hour)
-        groups = self._groups(within, asked.by, asked.where, now_hour)
-        total = together(groups.values())
-        groups.pop((Absent.OTHER,) * len(asked.by), None)
+        found = self._groups(within, asked.by, asked.where, now_hour)
+        total, other = together(found.values()), (Absent.OTHER,) * len(asked.by)
+        groups = {names: sums for names, sums in found.items() if names != other}
         ordered = _ordered(groups, asked)
         page = ordered[asked.offset : asked.offset + min(asked.limit, bounds.MAX_GROUPS)]
         shown = tuple(Group(names, groups[names]) for names in page)
@@ -108,9 +128,12 @@ class AllocatedSumRows:
     def revision(self, day: int) -> int:
         return self._rows.revision(day)
 
-    def _groups(
-        self, within: TimeRange, by: Sequence[Dimension], where: Filters, now_hour: int
-    ) -> dict[tuple[Name, ...], UsageSums]:
+    def _groups(self, within: TimeRange, by: Sequence[Dimension], where: Filters, now_hour: int) -> Groups:
+        filters = tuple((dimension, tuple(names)) for dimension, names in where.items())
+        question = (within, tuple(by), filters, now_hour, tuple(self._definitions))
+        return self._remembered.groups(question, lambda: self._found_groups(within, by, where, now_hour))
+
+    def _found_groups(self, within: TimeRange, by: Sequence[Dimension], where: Filters, now_hour: int) -> Groups:
         parts: dict[tuple[Name, ...], list[UsageSums]] = defaultdict(list)
         for cell in self._cells(within, by, where, now_hour):
             parts[cell.names].append(cell.sums)

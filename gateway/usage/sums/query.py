@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from gateway.common.contract.errors import Overloaded
 from gateway.common.contract.reach import EVERYTHING, Reach
-from gateway.usage.sums.allocated import AllocatedSumRows
+from gateway.usage.sums.allocated import AllocatedSumRows, Remembered
 from gateway.usage.sums.allocation import Cell, Definition
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
@@ -70,6 +70,7 @@ class UsageQueries:
         self.now_ms = now_ms
         self._follower = follower
         self._reach = EVERYTHING
+        self._remembered: Remembered | None = None
 
     async def refresh(self, *, at_once: bool = False) -> None:
         """Bring the sums up to date, unless *at_once* at most once in `REFRESH_S`: for a reader,
@@ -96,6 +97,7 @@ class UsageQueries:
             async with shared.turn:
                 apart = copy(self)
                 apart._read = self.sums.read_apart  # noqa: SLF001 - its own
+                apart._remembered = Remembered()  # noqa: SLF001 - the same
                 yield apart
         finally:
             shared.askers -= 1
@@ -209,6 +211,6 @@ class UsageQueries:
 
         def ask(kept: SumRows) -> T:
             rows: SumRows = LimitedSumRows(kept, reach) if reach else kept
-            return question(AllocatedSumRows(rows, definitions) if definitions else rows, now_hour)
+            return question(AllocatedSumRows(rows, definitions, self._remembered) if definitions else rows, now_hour)
 
         return await self._read(ask)

@@ -41,6 +41,7 @@ class Splitter:
 
     def __init__(self, shares: Sequence[Share]) -> None:
         self._weights = [int(share.percent.scaleb(PERCENT_DECIMALS)) for share in shares]
+        self._none = (0,) * len(shares)
         self._owed: dict[str, list[int]] = defaultdict(lambda: [0] * len(shares))
         """Count -> what each share has still to get, in 1e-8 of one."""
 
@@ -70,6 +71,8 @@ class Splitter:
         """What rounding down leaves over goes, one by one, to the share that has most to get, among
         those whose part of *within* has room.
         """
+        if not whole:
+            return self._none
         parts = [whole * weight // _WHOLE for weight in self._weights]
         owed = self._owed[name]
         for at, weight in enumerate(self._weights):

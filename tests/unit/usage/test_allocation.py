@@ -234,6 +234,21 @@ async def test_too_many_combinations_are_refused_with_the_remedy(
         await by(store_of_requests, "team", "key")
 
 
+async def test_all_pages_of_one_asker_are_of_one_reading(store_of_requests: AllocationRequests) -> None:
+    """A file is made of many pages: they add up, and the rules are applied once."""
+    queries = store_of_requests.queries
+    await made(store_of_requests.book, [OF_BATCH, *ALL_TO_C])
+    async with queries.apart() as apart:
+        first = await apart.by("team", within=WEEK, limit=1)
+        more = Tally(tags=("feature",))
+        more.add([orjson.dumps(call("100", key="batch"))], now_ms=NOW_MS)
+        await store(queries.sums, more, number=2)
+        others = await apart.by("team", within=WEEK, offset=1)
+    costs = [group.sums.costs["USD"] for group in (*first.groups, *others.groups)]
+    assert sum(costs) == first.total.costs["USD"] == Decimal("7.100000000000000001")
+    assert (await queries.totals(WEEK)).costs["USD"] == Decimal("107.100000000000000001")
+
+
 async def test_too_many_shares_of_several_targets_are_refused(store_of_requests: AllocationRequests) -> None:
     shares = [{"name": f"s{number}", "percent": "2"} for number in range(50)]
     for target in ("team", "project", "tag:feature"):
