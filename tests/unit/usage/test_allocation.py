@@ -1,6 +1,7 @@
 """Allocation rules on each home: versions, what they move, and what stays as it was."""
 
 from decimal import Decimal
+from itertools import islice, product
 from typing import Any
 
 import orjson
@@ -16,9 +17,11 @@ from gateway.usage.allocation import book as books
 from gateway.usage.allocation.body import NewDefinition, NewVersion, Preview
 from gateway.usage.allocation.book import Allocations
 from gateway.usage.sums import allocated
+from gateway.usage.sums.allocation import Definition, Rule
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.names import Absent
 from gateway.usage.sums.query import UsageQueries
+from gateway.usage.sums.splitting import Share
 from gateway.usage.sums.tally import Tally
 from gateway.usage.sums.timespan import TimeRange
 from tests.support.stores import Home
@@ -223,6 +226,22 @@ async def test_what_is_not_there_or_there_already_is_refused(store_of_requests: 
 def test_a_fault_in_rules_is_named_with_its_remedy(rules: list[Any], said: str) -> None:
     with pytest.raises(BadPayload, match=said):
         NewDefinition.checked({"target": "team", "rules": rules})
+
+
+async def test_any_number_of_currencies_is_told_apart(home: Home) -> None:
+    """Sums over all dimensions have 1,500 of a day, those of series more."""
+    sums = await home.sums()
+    await sums.begin(NOW_MS)
+    currencies = ["".join(letters) for letters in islice(product("ABCDEFGHIJKLM", repeat=3), 2100)]
+    calls = [record(ago_h=30, attribution={}, cost={"amount": "1", "currency": each}) for each in currencies]
+    tally = Tally()
+    tally.add([orjson.dumps(each) for each in calls], now_ms=NOW_MS)
+    await store(sums, tally)
+    queries = UsageQueries(sums, now_ms=lambda: NOW_MS)
+    queries.allocation = lambda: [Definition("team", 1, (Rule({}, (Share("a", Decimal(100)),)),))]
+    found = await queries.by("team", "key", within=WEEK)
+    assert [group.names for group in found.groups] == [("a", Absent.UNKNOWN)]
+    assert found.groups[0].sums.costs == dict.fromkeys(currencies, Decimal(1))
 
 
 async def test_too_many_combinations_are_refused_with_the_remedy(

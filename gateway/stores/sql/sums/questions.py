@@ -95,7 +95,7 @@ class SqlSumRows:
         parts = in_steps(self._parts(within, now_hour, interval or "day"))
         rows = Rows(self._connection, parts, where, by, folds_versions="model" in by)
         starts = [] if interval is None else [start_column(SPANS[interval])]
-        found = [*rows.summed_by_part(*starts, *map(rows.id_column, quoted(by)), most=most + 1)]
+        found = [*rows.summed_by_part(*starts, *rows.columns(by), most=most + 1)]
         if len(found) > most:
             return None
         adders: dict[Ids, Adder] = defaultdict(Adder)
@@ -178,7 +178,7 @@ def _sums_of(connection: Connection, rows: Rows, asked: AskedGroups, page: Seque
     adders = {ids: Adder() for ids in page}
     versions: dict[Ids, dict[int, Adder]] = {ids: defaultdict(Adder) for ids in page}
     is_on_page, parameters = _is_among(asked.by, page)
-    columns = [*map(rows.id_column, quoted((*asked.by, "version") if asked.folds_versions else asked.by))]
+    columns = rows.columns((*asked.by, "version") if asked.folds_versions else asked.by)
     for found, cells in rows.summed(*columns, where=is_on_page, parameters=parameters):
         group = found[: len(asked.by)]
         adders[group].add(cells)

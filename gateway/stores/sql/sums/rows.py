@@ -15,6 +15,7 @@ from gateway.usage.sums.grains import (
     COLUMNS,
     DAY,
     DIMENSIONS,
+    FORGOTTEN_ID,
     OTHER_ID,
     TAGGED,
     TAGS,
@@ -83,6 +84,8 @@ class Rows:
             self._parameters += given
         self._selects = selects or [_no_rows(wanted)]
         self._from = f"FROM ({' UNION ALL '.join(self._selects)}) AS kept"
+        is_of_sets = len(wanted) > 1  # the sums by one tag may have values that no set has any more
+        self._without_values = {name for name in wanted if is_of_sets and is_tag(name)} - {*read.valued}
         self._id_bits = largest_id(connection).bit_length()
 
     def select(self, what: str, rest: str, parameters: Iterable[Any] = ()) -> Cursor:
@@ -98,7 +101,7 @@ class Rows:
         """The sums by *group_by*, by currency, and by whether they are estimated. *where* holds
         *parameters*.
         """
-        keys = self._keys(group_by)
+        keys = self._keys(group_by, self._id_bits)
         sql = f"{self._all(keys)} {where}{_grouped(keys)}"
         return self._cells(keys, self._connection.execute(sql, (*self._parameters, *parameters)).fetchall())
 
@@ -106,14 +109,15 @@ class Rows:
         """The same, *most* of them: the groups of each part first, and then their sums. SQLite
         sorts several short lists in less time than a long one.
         """
-        keys = self._keys(group_by)
-        sql = f"{self._by_part(keys)} LIMIT {most}"
+        totals = totals_of(self._connection, self._parts)
+        keys = self._keys(group_by, totals.largest_currency.bit_length() or self._id_bits)
+        sql = f"{self._by_part(keys, totals.nothing)} LIMIT {most}"
         return self._cells(keys, self._connection.execute(sql, self._parameters).fetchall())
 
-    def _keys(self, group_by: Sequence[Column]) -> GroupKeys:
+    def _keys(self, group_by: Sequence[Column], currency_bits: int) -> GroupKeys:
         (estimated,) = ids_asked(self._connection, [_ESTIMATED])
         is_estimated = f"CASE WHEN cost_source = {estimated} THEN 1 ELSE 0 END"
-        return GroupKeys((*group_by, self.id_column("currency"), Column(is_estimated, 1)))
+        return GroupKeys((*group_by, Column("currency", currency_bits), Column(is_estimated, 1)))
 
     def _cells(self, keys: GroupKeys, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[tuple[int, ...], Cells]]:
         width = len(keys.sql)
@@ -124,16 +128,19 @@ class Rows:
             known = None if currency in {UNKNOWN_ID, OTHER_ID} else str(names[currency])
             yield tuple(ids), Cells(counts, known, money(whole * 1_000_000 + micro, rest), bool(is_estimated))
 
-    def id_column(self, sql: str) -> Column:
-        """A column of ids of names."""
-        return Column(sql, self._id_bits)
+    def columns(self, names: Collection[str]) -> list[Column]:
+        """Those of ids of names: dimensions, or `version`."""
+        few = FORGOTTEN_ID.bit_length()
+        return [
+            Column(sql, few if name in self._without_values else self._id_bits)
+            for name, sql in zip(names, quoted(names), strict=True)
+        ]
 
     def _all(self, keys: GroupKeys) -> str:
         sums = [f"CAST(sum({each}) AS BIGINT)" for each in _SUMMED]
         return f"SELECT {', '.join((*keys.sql, *sums))} {self._from}"
 
-    def _by_part(self, keys: GroupKeys) -> str:
-        nothing = nothing_in(self._connection, self._parts)
+    def _by_part(self, keys: GroupKeys, nothing: Mapping[str, str]) -> str:
         read = [each for each in _SUMMED if each not in nothing]
         names = {each: f"sum_{at}" for at, each in enumerate(read)}
         columns = [f"key_{at}" for at in range(len(keys.sql))]
@@ -147,15 +154,28 @@ class Rows:
         return f"SELECT {', '.join(columns)} FROM ({of_parts}) AS parts{_grouped(keys)}"  # noqa: S608 - own SQL
 
 
-def nothing_in(connection: Connection, parts: Sequence[Segment]) -> dict[str, str]:
-    """Columns of which every row of *parts* has the same, and that as SQL: 0 calls, or tokens that
-    no call states. To leave them out of what is sorted saves a tenth of the time for each three.
+class Totals(NamedTuple):
+    """What every row of some parts has, by those that sum over all dimensions. What is known so is
+    not sorted: that saves a tenth of the time for three columns.
     """
-    totals = Rows(connection, parts, NO_FILTERS)
-    of_all = totals.select(", ".join(f"sum({name})" for name in COUNTS), "").fetchone()
-    states = dict(zip(COUNTS, of_all, strict=True))
-    calls = {name: "0" for name in COUNTS[:INPUT] if states[name] == 0}
-    return calls | {name: "CAST(NULL AS BIGINT)" for name in COUNTS[INPUT:] if states[name] is None}
+
+    nothing: Mapping[str, str]
+    """Columns that have the same in every row, and that as SQL: 0 calls, or tokens that no call
+    states."""
+    largest_currency: int
+    """Of the ids; 0 where currencies beyond the bound on series are "other" in the totals."""
+
+
+def totals_of(connection: Connection, parts: Sequence[Segment]) -> Totals:
+    sums = ", ".join(f"sum({name})" for name in COUNTS)
+    of_all = Rows(connection, parts, NO_FILTERS).select(
+        f"coalesce(sum(CASE WHEN currency = {OTHER_ID} THEN 1 END), 0), coalesce(max(currency), 0), {sums}", ""
+    )
+    others, largest, *found = of_all.fetchone()
+    states = dict(zip(COUNTS, found, strict=True))
+    nothing = {name: "0" for name in COUNTS[:INPUT] if states[name] == 0}
+    nothing |= {name: "CAST(NULL AS BIGINT)" for name in COUNTS[INPUT:] if states[name] is None}
+    return Totals(nothing, 0 if others else max(int(largest), OTHER_ID))
 
 
 def _grouped(keys: GroupKeys) -> str:
