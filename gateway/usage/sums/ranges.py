@@ -22,6 +22,8 @@ BEYOND_HOURS: Final = frozenset({"last_90_days", "last_month", "this_quarter", "
 (`gateway.usage.sums.bounds.KEPT_HOURS`).
 """
 MAX_ZONE_CHARS: Final = 64
+_NOT_OF_IANA: Final = frozenset({"localtime", "posixrules", "posix", "right"})
+"""Files and folders beside the zones: the machine's own zone, and zones with leap seconds."""
 _DAYS: Final[Mapping[str, int]] = {"today": 1, "last_7_days": 7, "last_30_days": 30, "last_90_days": 90}
 """Today is the last of them."""
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
@@ -32,7 +34,7 @@ def zone_of(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
-        if len(name) > MAX_ZONE_CHARS:
+        if len(name) > MAX_ZONE_CHARS or name.partition("/")[0] in _NOT_OF_IANA:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):  # LookupError: nothing is known under it

@@ -96,7 +96,22 @@ def test_a_time_that_states_its_offset_is_read_by_it() -> None:
     assert (asked.to_ms - asked.from_ms) // 3_600_000 == 4
 
 
-@pytest.mark.parametrize("name", ["", "Mars/Base", "../../etc/passwd", "/etc/localtime", "x" * 65, "Europe", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localtime",
+        "posixrules",
+        "right/UTC",
+        "posix/Europe/Berlin",
+        "",
+        "Mars/Base",
+        "../../etc/passwd",
+        "/etc/localtime",
+        "x" * 65,
+        "Europe",
+        "a\0b",
+    ],
+)
 def test_a_zone_that_does_not_exist_is_named_in_the_fault(name: str) -> None:
     with pytest.raises(BadListRequest, match=r"^time_zone: "):
         zone_of(name)
