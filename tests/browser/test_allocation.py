@@ -101,7 +101,9 @@ def test_rules_are_ordered_removed_and_brought_back_without_scripts(
     browser.visit("/allocation/project?version=1").press("Save")
     assert "Version 3 is saved." in browser.text
     assert browser.texts(".history summary")[0].endswith(": As version 1")
-    browser.press("Remove rule 1").press("Remove rule 1").press("Save")
+    browser.press("Explore shows them by service")
+    assert "No call in this time with these filters." in browser.text
+    browser.visit("/allocation/project").press("Remove rule 1").press("Remove rule 1").press("Save")
     assert "It has no rules: nothing is given any more." in browser.text
 
 

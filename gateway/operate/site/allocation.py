@@ -4,6 +4,7 @@ ordered and previewed here; every version is listed, and can be brought back.
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -66,6 +67,7 @@ async def load_one(request: web.Request) -> dict[str, Any]:
         "boxes": filter_form.boxes,
         "rules_in": allocation_form.rules_in,
         "preview": None,
+        "unmatched": unmatched_path(target),
         "new_id": NEW,
         "added": None,
         "values": allocation_form.values_of(rules_of(applied), **begun),
@@ -112,6 +114,12 @@ async def version_of(request: web.Request, number: str) -> Version:
         "definition"
     ]
     return found
+
+
+def unmatched_path(target: str) -> str:
+    """Of Explore with the calls that stay without the target."""
+    asked = {"range": allocation_form.RANGE, "unknown": target, "group_by": "service_name"}
+    return f"/usage?{urlencode(asked)}"
 
 
 def rules_of(version: Version | None) -> list[FormRule]:

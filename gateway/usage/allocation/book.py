@@ -11,7 +11,7 @@ from gateway.common.contract.errors import BadPayload, NameInUse, NotFound
 from gateway.usage.allocation.body import NewDefinition, NewVersion, Preview, check_match
 from gateway.usage.allocation.home import AllocationHome, AllocationRows
 from gateway.usage.allocation.rules_json import without_users
-from gateway.usage.sums.allocation import Definition
+from gateway.usage.sums.allocation import Definition, involved
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.figures import Breakdown, UsageSums
 from gateway.usage.sums.names import Name
@@ -147,7 +147,8 @@ async def moved(queries: UsageQueries, asked: Preview) -> Moved:
     await queries.refresh()
     async with queries.apart() as apart:
         before = await apart.allocated(()).by(asked.target, within=within, limit=MAX_GROUPS)
-        applied = await apart.by(asked.target, within=within, limit=MAX_GROUPS)
+        has_rules = bool(involved(queries.allocations(), [asked.target]))
+        applied = await apart.by(asked.target, within=within, limit=MAX_GROUPS) if has_rules else before
         after = await apart.allocated([candidate]).by(asked.target, within=within, limit=MAX_GROUPS)
         of_rules = await apart.given_away(candidate, within)
     return Moved(within, before, applied, after, of_rules)

@@ -45,7 +45,7 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
         "unpriced model",
         "the tokens of calls are known, their price is not",
         "for an hour all its calls had a price, or for a week there was no such call",
-        "Add the model to your price file (pricing.file), or as an alias of a known model.",
+        "Add the model to your price file (pricing.file), or as an alias of a known model. The page Prices writes the lines.",
     ),
     "cache_share_falling": Explanation(
         "falling cache reads",
