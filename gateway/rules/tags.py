@@ -1,7 +1,8 @@
 """Tags: attributes that the operator's configuration lists, read as labels of the record. Pure.
 
 Only a listed attribute is read. Its value is kept if it is a name: one line of at most
-`MAX_TAG_CHARS` printable characters that looks like no secret. Any other is as if it were absent.
+`MAX_TAG_CHARS` printable characters that looks like no secret, without the blanks around it. Any
+other is left out, and none that stands behind it is taken for it.
 """
 
 import re
@@ -52,7 +53,8 @@ class Tags:
     def add(self, who: dict[str, str], attributes: Attributes, plan: ExtractionPlan) -> None:
         """Write what *attributes*, whose names *plan* was made for, state into *who*."""
         if plan.who:
-            who |= {field: value for field, value in pick_planned(attributes, plan).who.items() if is_value(value)}
+            stated = {field: value.strip() for field, value in pick_planned(attributes, plan).who.items()}
+            who |= {field: value for field, value in stated.items() if value and is_value(value)}
 
     def add_of(self, who: dict[str, str], attributes: Attributes) -> None:
         """The same for attributes of any names."""

@@ -224,7 +224,8 @@ async def test_an_assistant_makes_and_changes_a_budget(running: Running, mode: s
         for _ in range(2):
             changed = (await called(client, "change_budget", budget_id=made["id"], amount="20"))["budget"]
             assert (changed["amount"], changed["period"], changed["updated_by"]) == ("20", "year", "writer")
-        assert (await called(client, "read_budget", budget_id=made["id"]))["budget"] == changed
+        kept = without_state(changed)
+        assert without_state((await called(client, "read_budget", budget_id=made["id"]))["budget"]) == kept
         for arguments, named_field in (
             ({"budget_id": made["id"], "amount": 20}, "amount"),
             ({"budget_id": made["id"], "colour": "red"}, "colour"),
@@ -232,7 +233,12 @@ async def test_an_assistant_makes_and_changes_a_budget(running: Running, mode: s
             ({"amount": "1"}, "budget_id"),
         ):
             assert named_field in await fault_of(client, "change_budget", **arguments)
-        assert (await called(client, "read_budget", budget_id=made["id"]))["budget"] == changed
+        assert without_state((await called(client, "read_budget", budget_id=made["id"]))["budget"]) == kept
+
+
+def without_state(budget: Any) -> dict[str, Any]:
+    """*budget* without what is spent, whose forecast follows the time."""
+    return {name: value for name, value in budget.items() if name != "state"}
 
 
 @pytest.mark.parametrize("mode", MODES)

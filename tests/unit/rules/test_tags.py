@@ -56,6 +56,10 @@ def test_numbers_and_truth_are_read_as_text() -> None:
     assert labels({"owner.cc": 4711, "app.feature": True}) == {"cost_center": "4711", "feature": "true"}
 
 
+def test_blanks_around_a_value_are_no_part_of_it() -> None:
+    assert labels({"owner.cc": " cc 1\u00a0", "app.feature": "  "}) == {"cost_center": "cc 1"}
+
+
 def test_events_and_calls_that_only_their_content_shows_have_tags_too() -> None:
     event = {"event.name": "gen_ai.client.inference.operation.details", **CALL, "app.feature": "search"}
     call = log_records.call_of(event | {"gen_ai.response.id": "r"}, context=TAGGED)
