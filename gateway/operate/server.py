@@ -8,6 +8,7 @@ a scope also admits an inbound key that grants it.
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -26,6 +27,7 @@ from gateway.operate.pages import PAGES, PageRoute
 from gateway.operate.parts import BY, PARTS, STORES, AdminParts, is_still_admitted, reach_of
 from gateway.operate.registry import AdminStores
 from gateway.operate.request_body import BodyReader, json_fields
+from gateway.operate.session import SAFE_METHODS
 from gateway.operate.site.explore import EXPLORED
 from gateway.operate.site.live import LIVE, Live
 from gateway.operate.site.overview import ANSWERS, VERDICT
@@ -149,6 +151,8 @@ def answer_to(error: Exception, request: web.Request) -> web.Response:
     """What no table entry foresaw is counted, and logged by class and place."""
     if isinstance(error, web.HTTPException):
         error.__traceback__ = None  # the request refers to it, and would wait for the garbage collector
+        if error.status == HTTPStatus.NOT_FOUND and request.method in SAFE_METHODS and wants_html(request):
+            return error_page(error.status, "There is no page at this address.")
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         body = json_error(error.reason, error.reason.lower().replace(" ", "_"))
         return encoded_answer(body, error.status, headers)

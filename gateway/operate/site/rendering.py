@@ -16,6 +16,9 @@ from gateway.operate.site import words
 from gateway.operate.site.assets import ASSETS
 from gateway.usage.sums.figures import money_text
 
+SHORT_CHARS: Final = 17
+"""In a narrow window too, as `claude-sonnet-4-5`."""
+SHORT: Final = Markup('<span class="short">{}</span>')
 WHOLE_CHARS: Final = 32
 WHOLE: Final = Markup('<span class="whole">{}</span>')
 ADDRESS_CHARS: Final = 80
@@ -38,8 +41,10 @@ def marked(text: str) -> Markup:
 
 
 def unbroken(text: str) -> Markup:
-    """*text* on one line where there is room, unless it is long."""
-    return escape(harmless(text, KEPT)) if len(text) > WHOLE_CHARS else WHOLE.format(harmless(text, KEPT))
+    """*text* on one line, a long one only where there is room, and a very long one nowhere."""
+    if len(text) > WHOLE_CHARS:
+        return escape(harmless(text, KEPT))
+    return (SHORT if len(text) <= SHORT_CHARS else WHOLE).format(harmless(text, KEPT))
 
 
 def address(text: str) -> Markup:

@@ -306,6 +306,10 @@ async def test_errors_of_the_listener_are_json_and_name_no_cause(start: Start, c
         assert (await response.json())["error"]["type"] == "method_not_allowed"
     async with client.get(admin.url + "/nowhere", headers=BEARER) as response:
         assert response.status == 404
+        assert (await response.json())["error"]["type"] == "not_found"
+    async with client.get(admin.url + "/nowhere", headers={**BEARER, "Accept": "text/html"}) as response:
+        assert response.status == 404
+        assert "There is no page at this address." in await response.text()
     admin.status = {"lanes": {}}  # type: ignore[typeddict-item]  # a fault of ours
     async with client.get(admin.url + "/", headers=BEARER) as response:
         assert response.status == 503

@@ -94,8 +94,8 @@ def test_a_table_has_the_largest_the_rest_and_a_link_to_all() -> None:
     )
     path = "/usage?range=last_7_days&amp;time_zone=UTC&amp;compare=previous&amp;group_by=model"
     assert f'href="{path}">All 70<' in html
-    assert 'href="/?range=7d&amp;model=m-1"><span class="whole">m-1</span></a>' in html
-    assert 'href="/?range=7d&amp;without=model"><span class="whole">unknown</span></a>' in html
+    assert 'href="/?range=7d&amp;model=m-1"><span class="short">m-1</span></a>' in html
+    assert 'href="/?range=7d&amp;without=model"><span class="short">unknown</span></a>' in html
     assert "68 more USD 0.5000 7 1,200 300" in text_of(html)
 
 
