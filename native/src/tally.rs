@@ -2,7 +2,8 @@
 //!
 //! A record is read strictly: what is unusual in any way (escapes in names, numbers of another form,
 //! a member twice, a time beyond now) is handed back by its index, and Python decides about it.
-//! So whatever is summed here, Python would sum alike.
+//! So is a failed call that cost something, which is summed apart as well. So whatever is summed here,
+//! Python would sum alike.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -262,6 +263,12 @@ struct Record<'a> {
     format: Once<Option<&'a str>>,
 }
 
+impl Record<'_> {
+    fn is_failed(&self) -> bool {
+        self.status.known() == Some("error")
+    }
+}
+
 fn read_record(text: &str) -> Read<Record<'_>> {
     let mut record = Record::default();
     let mut cursor = Cursor { text, at: 0 };
@@ -418,7 +425,7 @@ impl Sums {
         let (input, output) = (usage.input.known(), usage.output.known());
         let cache_read = usage.cache_read.known();
         self.0 += calls;
-        let is_failed = record.status.known() == Some("error");
+        let is_failed = record.is_failed();
         if is_failed {
             self.1 += calls;
         }
@@ -460,7 +467,7 @@ struct Latency(Vec<(usize, u32)>);
 
 impl Latency {
     fn add(&mut self, record: &Record<'_>) {
-        if record.kind.known() != Some("call") || record.status.known() == Some("error") {
+        if record.kind.known() != Some("call") || record.is_failed() {
             return;
         }
         for (ms, first) in [
@@ -528,6 +535,7 @@ impl<'a> Page<'a> {
         let usage = record.usage.0.as_ref().ok_or(Odd)?;
         odd_unless(record.kind.0.is_some())?;
         let cost = record.cost.known();
+        odd_unless(!record.is_failed() || cost.is_none_or(|cost| cost.atto == 0))?;
         let series = series_of(&record, cost, now_hour)?;
         let (_, sums, latency) = self.found_of(series);
         sums.add(&record, usage, cost);

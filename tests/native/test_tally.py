@@ -78,6 +78,7 @@ def assert_alike(*pages: list[bytes]) -> Tally:
         for tally in (python, native):
             tally.add(page, now_ms=NOW_MS)
     assert native.sums == python.sums
+    assert native.failed_costs == python.failed_costs
     assert native.latencies == python.latencies
     assert len(native) == len(python)
     assert native.models() == python.models()

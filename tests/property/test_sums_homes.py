@@ -20,7 +20,8 @@ from gateway.usage.sums.latency import KEPT_BY, AskedLatency
 from gateway.usage.sums.names import Absent, Filters
 from gateway.usage.sums.request import OrderBy
 from gateway.usage.sums.tags import set_text
-from gateway.usage.sums.tally import HOUR_MS, Key, LatencyKey, Sums, Tally
+from gateway.usage.sums.tally import COST as COST_AT
+from gateway.usage.sums.tally import FAILED_COSTS_BY, HOUR_MS, NOTHING, Key, LatencyKey, Sums, Tally
 from gateway.usage.sums.timespan import TimeRange
 from tests.support.postgres import needs_postgres
 from tests.support.stores import HOMES, home_of
@@ -98,11 +99,22 @@ def answers(kept: SumRows, question: Question) -> list[object]:
         for interval in (None, "hour", "day")
     ]
     revisions = [kept.revision(day) for day in range(NOW_HOUR // 24 * 24 - 96, NOW_HOUR, 24)]
-    return [kept.totals(within, now_hour=NOW_HOUR, where=where), hours, days, found, names, latencies, revisions]
+    failed = kept.failed_costs(TimeRange(within.first_hour // 24 * 24, NOW_HOUR // 24 * 24 + 24))
+    failures = (failed.since_hour, sorted(failed.cells, key=repr))
+    total = kept.totals(within, now_hour=NOW_HOUR, where=where)
+    return [total, hours, days, found, names, latencies, revisions, failures]
 
 
 def latency_key(key: Key) -> LatencyKey:
     return LatencyKey(key.hour, *(getattr(key, name) for name in KEPT_BY))
+
+
+def note_failed(tally: Tally, key: Key, sums: Sums) -> None:
+    summed_over: dict[str, Any] = dict.fromkeys({*DIMENSIONS, "tags"} - {*FAILED_COSTS_BY}, "")
+    apart = key._replace(**summed_over)
+    mine = tally.failed_costs.setdefault(apart, [*NOTHING])
+    for column in (0, 1, COST_AT):
+        mine[column] = (mine[column] or 0) + (sums[column] or 0)
 
 
 async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]], kept: Sequence[Sequence[str]]) -> None:
@@ -111,6 +123,8 @@ async def store(home: SumHome, commits: list[list[tuple[Key, Sums]]], kept: Sequ
         tally = Tally()
         tally.sums = {key: [*sums] for key, sums in stored}
         for key, sums in stored:
+            if sums[COST_AT]:
+                note_failed(tally, key, sums)
             add_buckets(tally.latencies.setdefault(latency_key(key), {}), {sums[0] or 0: 1, FIRST_TOKEN + 9: 2})
         now_ms = (NOW_HOUR - AGO[number]) * HOUR_MS
         await home.store(Counted(tally, "spool", number, None, now_ms, now_ms))

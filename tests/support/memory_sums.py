@@ -17,6 +17,7 @@ from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, U
 from gateway.usage.sums.grains import (
     DAY,
     DIMENSIONS,
+    FAILED_COSTS,
     FINE,
     FORGOTTEN_ID,
     HOUR,
@@ -35,7 +36,7 @@ from gateway.usage.sums.grains import (
     within_bounds,
 )
 from gateway.usage.sums.history import History, Model, Usage
-from gateway.usage.sums.home import AskedGroups, AsOf, Counted, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, Counted, FailedCosts, SumRows
 from gateway.usage.sums.latency import KEPT_BY, AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
 from gateway.usage.sums.summing import sums_of_hour, to_sum
@@ -46,6 +47,7 @@ from gateway.usage.sums.tally import (
     CALLS,
     COST,
     FAILED,
+    FAILED_COSTS_BY,
     HOUR_MS,
     INPUT,
     MISSING_USAGE,
@@ -133,7 +135,7 @@ class MemorySums:
         earlier_ms, later_ms = sorted((counted.now_ms, counted.age_ms))
         kept_hour, now_hour = earlier_ms // HOUR_MS, counted.now_ms // HOUR_MS
         _store_history(changed, counted, now_hour=later_ms // HOUR_MS, kept_hour=kept_hour)
-        _store_sums(changed, counted.tally.sums, now_hour=now_hour, kept_hour=kept_hour)
+        _store_sums(changed, counted.tally, now_hour=now_hour, kept_hour=kept_hour)
         _sum_hours(changed, kept_hour)
         for key, buckets in counted.tally.latencies.items():
             if buckets and key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
@@ -235,7 +237,8 @@ def _add(mine: list[int], theirs: Sequence[int]) -> None:
 # ---- the sums of hours and days
 
 
-def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept_hour: int) -> None:
+def _store_sums(kept: KeptSums, tally: Tally, *, now_hour: int, kept_hour: int) -> None:
+    sums = tally.sums
     hours: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
     for key, ids in _numbered(kept, sums):
@@ -249,6 +252,7 @@ def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept
             for grain, of_grain in by_grain(_without(series), has_all=has_all):
                 _add_series(kept, span, grain, hour, of_grain)
             _add_tagged(kept, span, hour, series)
+    _store_failed_costs(kept, tally.failed_costs, kept_hour)
     if kept.counted_from is None:
         kept.counted_from = now_hour // DAY * DAY
     for day in days:
@@ -257,6 +261,15 @@ def _store_sums(kept: KeptSums, sums: Mapping[Key, Sums], *, now_hour: int, kept
     if kept.room_checked != now_hour:
         kept.room_checked = now_hour
         _keep_room(kept, now_hour)
+
+
+def _store_failed_costs(kept: KeptSums, sums: Mapping[Key, Sums], kept_hour: int) -> None:
+    days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    for key, ids in _numbered(kept, sums):
+        if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
+            add_up(days[key.hour // DAY * DAY], ids[:-1], sums[key])
+    for day, series in days.items():
+        _add_series(kept, DAY, FAILED_COSTS, day, series)
 
 
 def _add_tagged(kept: KeptSums, span: int, hour: int, series: Mapping[Ids, Sums]) -> None:
@@ -379,7 +392,7 @@ def _keep_room(kept: KeptSums, now_hour: int) -> None:
         if not left:
             break
         level, day = left[0]
-        for grain in grains.GRAINS:
+        for grain in grains.KEPT:
             columns = grain.dimensions & FINE if level == 0 else grain.dimensions
             if columns and (series := kept.periods.pop((DAY, grain.id, day), None)):
                 into: dict[Ids, Sums] = {}
@@ -520,6 +533,18 @@ class MemorySumRows:
             Cell(tuple(names[each] for each in ids), self._sum(rows), start * HOUR_MS)
             for (start, *ids), rows in groups.items()
         ]
+
+    def failed_costs(self, within: TimeRange) -> FailedCosts:
+        groups: dict[Ids, list[_Row]] = defaultdict(list)
+        for (span, grain_id, day), series in self._kept.periods.items():
+            if (span, grain_id) == (DAY, FAILED_COSTS.id) and within.first_hour <= day < within.end_hour:
+                for ids, sums in series.items():
+                    names = dict(zip(TAGGED_COLUMNS, ids, strict=False))
+                    names["model"] = self._kept.versions.get(names["model"], names["model"])
+                    groups[tuple(names[each] for each in FAILED_COSTS_BY)].append(_Row(day, names, sums))
+        names_of = self._names
+        cells = [Cell(tuple(names_of[each] for each in ids), self._sum(rows)) for ids, rows in groups.items()]
+        return FailedCosts(within.first_hour, cells)
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return AsOf(self._kept.as_of_ms, kept_hours(self._kept, now_hour).first_hour * HOUR_MS)

@@ -88,7 +88,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     # recommendations
     "listRecommendations": "What could be saved, each with the amount in a month, the formula, and the figures that show it:"
     " a smaller model for short answers, a cache that is written and hardly read, reasoning that is longer than the answer, batch"
-    " prices. Use it for any question about how to spend less. `saving` is `cost` less `cost_instead`; two of the same calls do"
+    " prices, failed calls that are paid for. Use it for any question about how to spend less. `saving` is `cost` less `cost_instead`; two of the same calls do"
     f" not add up. {_MONEY} {_PAGES}",
     "readRecommendation": "One recommendation by its id. `realised` is what was saved since it was accepted.",
     "changeRecommendation": "Set a recommendation's `state`: accepted once people follow it (its saving is measured from then on),"

@@ -15,7 +15,7 @@ from gateway.common.lists.conventions import ListRequest, Page
 from gateway.usage.recommendations.home import RecommendationHome, RecommendationRows
 from gateway.usage.recommendations.listing import page_of_recommendations
 from gateway.usage.recommendations.recommendation import Recommendation, State, id_of, looked, realised, with_state
-from gateway.usage.recommendations.waste import PriceOf, Spent, Waste, batch_wastes, is_batch, wastes
+from gateway.usage.recommendations.waste import PriceOf, Spent, Waste, batch_wastes, failed_wastes, is_batch, wastes
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.names import Absent, Filters
@@ -64,7 +64,7 @@ class Recommendations:
 
     async def change(self, recommendation_id: str, state: State, *, by: str) -> Recommendation:
         kept = await self.read(recommendation_id)
-        calls = await self._service_calls(kept, self._month()) if state == "accepted" else None
+        calls = await self._service_calls(kept) if state == "accepted" else None
         set_state = partial(with_state, state=state, by=by, now_ms=self._queries.now_ms(), service_calls=calls)
 
         def change(rows: RecommendationRows) -> Recommendation:
@@ -105,7 +105,16 @@ class Recommendations:
         batches = [each for each in batch_wastes(spent, self._price_of) if each.saving >= self._least_saving]
         services = dict.fromkeys(each.service for each in sorted(batches, key=lambda each: -each.saving))
         waiting = {each for each in [*services][:MAX_BATCH_SERVICES] if await self._could_wait(queries, each)}
-        return [*found, *(each for each in batches if each.service in waiting)]
+        failed = [each for each in await self._failed(queries, spent) if each.saving >= self._least_saving]
+        return [*found, *(each for each in batches if each.service in waiting), *failed]
+
+    async def _failed(self, queries: UsageQueries, spent: Sequence[Spent]) -> list[Waste]:
+        """Of the days of which it is known what failed calls cost; *spent* is of the month."""
+        month = self._month()
+        failed = await queries.failed_costs(month)
+        if failed.cells and failed.since_hour > month.first_hour:
+            spent = await _spent(queries, month._replace(first_hour=failed.since_hour))
+        return [*failed_wastes(spent, failed.cells)]
 
     async def _could_wait(self, queries: UsageQueries, service: str | None) -> bool:
         week = self._month()._replace(first_hour=self._month().end_hour - BATCH_DAYS * DAY)
@@ -114,18 +123,29 @@ class Recommendations:
         except BadRange:  # its hours are no longer kept
             return False
 
-    async def _service_calls(self, kept: Recommendation, within: TimeRange) -> int:
+    async def _service_calls(self, kept: Recommendation) -> int:
+        """In the days that its saving is of."""
+        within = self._month()
+        if kept.kind == "failed_calls":
+            within = within._replace(first_hour=(await self._queries.failed_costs(within)).since_hour)
         return (await self._queries.totals(within, where=_of_service(kept.service))).calls
 
     async def _realised(self, queries: UsageQueries, accepted: Recommendation) -> Decimal | None:
-        """Since the day after it was accepted; None before a whole one has passed."""
+        """Since the day after it was accepted; None before a whole one has passed, and where it is
+        not known what failed calls cost since then.
+        """
         first = ((accepted.state_ms or 0) // HOUR_MS // DAY + 1) * DAY
         within = TimeRange(first, self._month().end_hour)
         if within.first_hour >= within.end_hour:
             return None
         where = _of_service(accepted.service)
         spent = await _spent(queries, within, {**where, "provider": (accepted.provider,), "model": (accepted.model,)})
-        found = [*wastes(spent, self._price_of), *batch_wastes(spent, self._price_of)]
+        failed = await queries.failed_costs(within)
+        if accepted.kind == "failed_calls" and failed.since_hour > within.first_hour:
+            return None
+        found = [
+            *wastes(spent, self._price_of), *batch_wastes(spent, self._price_of), *failed_wastes(spent, failed.cells),
+        ]  # fmt: skip
         left = sum((each.saving for each in found if id_of(each) == accepted.recommendation_id), Decimal(0))
         return realised(accepted, (await queries.totals(within, where=where)).calls, left)
 

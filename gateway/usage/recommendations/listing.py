@@ -88,6 +88,8 @@ def title_of(kept: Recommendation) -> str:
             return f"{service}: {kept.model} reasons longer than it answers; a lower reasoning effort costs less"
         case "batch_price":
             return f"{service}: {kept.model} is called in few hours of the day; as a batch the calls cost less"
+        case "failed_calls":
+            return f"{service}: {kept.model} is paid for calls that fail; without them the calls cost less"
 
 
 def page_of_recommendations(kept: Iterable[Recommendation], request: ListRequest) -> Page:

@@ -9,19 +9,21 @@ from decimal import Decimal
 from typing import Final, Literal, NamedTuple, get_args
 
 from gateway.usage.recommendations.families import cheaper_of
+from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.figures import EXACT, Bucket, UsageSums
 from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.names import Absent, Name
 from gateway.usage.sums.tally import HOUR_MS
 from spool.record import Usage
 
-Kind = Literal["cheaper_model", "cache_unread", "reasoning", "batch_price"]
+Kind = Literal["cheaper_model", "cache_unread", "reasoning", "batch_price", "failed_calls"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 FORMULAS: Final[Mapping[Kind, str]] = {
     "cheaper_model": "cost of the calls, less the price of the same tokens at the smaller model",
     "cache_unread": "price of the tokens as used, less their price as input that is neither written to a cache nor read from one",
     "reasoning": "price of the tokens as used, less their price with as many reasoning tokens as the answers have",
     "batch_price": "cost of the calls, less the price of the same tokens as a batch",
+    "failed_calls": "cost of the calls, less the cost of those that did not fail",
 }
 
 LEAST_CALLS: Final = 100
@@ -75,7 +77,7 @@ class Waste(NamedTuple):
 
 
 def wastes(spent: Iterable[Spent], price_of: PriceOf) -> Iterator[Waste]:
-    """Everything but batches, whatever its amount."""
+    """Everything but batches and failed calls, whatever its amount."""
     for each in spent:
         if (row := _known(each)) is not None:
             for found in (_cheaper_model(row, price_of), _cache_unread(row, price_of), _reasoning(row, price_of)):
@@ -94,6 +96,15 @@ def batch_wastes(spent: Iterable[Spent], price_of: PriceOf) -> Iterator[Waste]:
                 and _is_clear(found)
             ):
                 yield found
+
+
+def failed_wastes(spent: Iterable[Spent], failed: Iterable[Cell]) -> Iterator[Waste]:
+    """What the calls that failed cost: *failed* are by service, provider and model."""
+    costs = {cell.names: cell.sums for cell in failed}
+    for each in spent:
+        mine = costs.get((each.service, each.provider, each.model))
+        if mine is not None and (row := _known(each)) is not None and _is_clear(found := _failed_calls(row, mine)):
+            yield found
 
 
 def is_batch(hours: Sequence[Bucket]) -> bool:
@@ -188,6 +199,14 @@ def _reasoning(row: _Row, price_of: PriceOf) -> Waste | None:
         return None
     less = Usage(**{**row.tokens, "output_tokens": 2 * answers, "reasoning_output_tokens": answers})
     return _otherwise(row, price_of, "reasoning", less, {"reasoning_tokens": reasoning, "answer_tokens": answers})
+
+
+def _failed_calls(row: _Row, failed: UsageSums) -> Waste:
+    (currency,) = row.costs
+    cost, of_failed = row.cost(currency), failed.costs.get(currency, Decimal(0))
+    percent = EXACT.divide_int(EXACT.multiply(of_failed, Decimal(100)), cost) if cost else Decimal(0)
+    evidence = {"failed_calls_with_a_cost": failed.calls, "percent_of_the_cost": int(percent)}
+    return row.waste("failed_calls", cost, (EXACT.subtract(cost, of_failed), currency), evidence)
 
 
 def _otherwise(row: _Row, price_of: PriceOf, kind: Kind, tokens: Usage, evidence: Mapping[str, int]) -> Waste | None:

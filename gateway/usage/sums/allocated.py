@@ -13,7 +13,7 @@ from gateway.usage.sums.allocation import Cell, Definition, Place, cells_at, cou
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, Group, UsageSums, less, together
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.home import AskedGroups, AsOf, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, FailedCosts, SumRows
 from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.matching import Matcher, filters_of
 from gateway.usage.sums.names import NO_FILTERS, Absent, Filters, Name
@@ -121,6 +121,9 @@ class AllocatedSumRows:
     def latencies(self, within: TimeRange, asked: AskedLatency, *, now_hour: int) -> dict[LatencyGroup, Buckets]:
         """Of the calls that bring the names themselves: a percentile cannot be split."""
         return self._rows.latencies(within, asked, now_hour=now_hour)
+
+    def failed_costs(self, within: TimeRange) -> FailedCosts:
+        return self._rows.failed_costs(within)
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return self._rows.as_of(now_hour=now_hour)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from operator import mul
 from typing import Final, Literal, NamedTuple, get_args
 
-from gateway.usage.sums.tally import CALLS, COST, COST_WORDS, WITHOUT_COST, Sums
+from gateway.usage.sums.tally import CALLS, COST, COST_WORDS, FAILED_COSTS_BY, WITHOUT_COST, Sums
 
 _Own = Literal[
     "provider", "model", "team", "project", "user", "device_id", "service_name", "key", "operation", "source"
@@ -75,6 +75,11 @@ GRAINS: Final = (
     SERIES,
 )
 """From the coarsest to the finest."""
+FAILED_COSTS: Final = _of(12, *FAILED_COSTS_BY, day=1000, hour=0)
+"""Days of failed calls that cost something: their number and cost alone. The other grains have them
+among all calls, so this one answers no other question.
+"""
+KEPT: Final = (*GRAINS, FAILED_COSTS)
 AT_ONCE: Final = frozenset({TOTAL.id, SERIES.id})
 """Grains of an hour that calls are added to while it lasts. The others are summed from its series
 when it is over: they are read often, and written once.

@@ -45,6 +45,15 @@ class Counted(NamedTuple):
     """
 
 
+class FailedCosts(NamedTuple):
+    """What failed calls cost."""
+
+    since_hour: int
+    """On earlier days an earlier release counted, which did not keep it: what it was is unknown."""
+    cells: list[Cell]
+    """By `FAILED_COSTS_BY`: the failed calls that cost something, and their cost."""
+
+
 class AskedGroups(NamedTuple):
     """Groups *offset* to *offset* + *limit* (at most `bounds.MAX_GROUPS`) in that order; unknown
     sorts below known, and groups of equal rank by when their names were seen first.
@@ -135,6 +144,9 @@ class SumRows(Protocol):
         """Everything that *where* keeps by all of *by*, and by hour or day with an *interval*. None
         where that is more than *most* rows of the sums. Dated names of a model are in the model's.
         """
+
+    def failed_costs(self, within: TimeRange) -> FailedCosts:
+        """Of *within*, which is of whole UTC days. Dated names of a model are in the model's."""
 
     def as_of(self, *, now_hour: int) -> AsOf: ...
 

@@ -12,7 +12,7 @@ from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.home import AskedGroups, AsOf, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, FailedCosts, SumRows
 from gateway.usage.sums.latency import KEPT_BY, AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.timespan import Interval, TimeRange
@@ -67,6 +67,10 @@ class LimitedSumRows:
         interval: Interval | None = None,
     ) -> list[Cell] | None:
         return self._rows.cells(within, by, now_hour=now_hour, most=most, where=self._inside(where), interval=interval)
+
+    def failed_costs(self, within: TimeRange) -> FailedCosts:
+        """Raises Forbidden: it is kept by service, for all teams."""
+        raise Forbidden("what failed calls cost concerns all teams", reason="not_divisible")
 
     def as_of(self, *, now_hour: int) -> AsOf:
         return self._rows.as_of(now_hour=now_hour)

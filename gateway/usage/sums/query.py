@@ -18,7 +18,7 @@ from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Breakdown, Bucket, UsageSums
 from gateway.usage.sums.following import UsageFollower
 from gateway.usage.sums.grains import Dimension
-from gateway.usage.sums.home import AskedGroups, AsOf, SumHome, SumRows
+from gateway.usage.sums.home import AskedGroups, AsOf, FailedCosts, SumHome, SumRows
 from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.limited import LimitedSumRows
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
@@ -197,6 +197,10 @@ class UsageQueries:
         """How long the calls of each group took; of each hour or UTC day with *interval*."""
         asked = AskedLatency(group_by, where, interval)
         return await self._ask(lambda kept, now_hour: kept.latencies(within, asked, now_hour=now_hour))
+
+    async def failed_costs(self, within: TimeRange) -> FailedCosts:
+        """What failed calls cost in *within*, which is of whole UTC days."""
+        return await self._ask(lambda kept, _: kept.failed_costs(within))
 
     async def as_of(self) -> AsOf:
         """Through when the sums are complete, and since when hours are kept."""

@@ -119,6 +119,10 @@ class Tally:
         self.latencies: dict[LatencyKey, Buckets] = {}
         """How long calls took that did not fail; empty where none says."""
         self._latencies_by_names: dict[tuple[object, ...], Buckets] = {}
+        self.failed_costs: dict[Key, Sums] = {}
+        """Of failed calls that cost something: their number and cost, which are in `sums` too. A
+        key has the names of `FAILED_COSTS_BY` alone.
+        """
 
     def add(self, records: Sequence[bytes], *, now_ms: int) -> None:
         """Count *records*; an unreadable one is skipped."""
@@ -193,6 +197,8 @@ class Tally:
         sums[CALLS] += calls
         if known("status") == "error":
             sums[FAILED] += calls
+            if atto:
+                self._note_failed_cost(names, calls, atto)
         input_tokens, output_tokens = _count(usage("input_tokens")), _count(usage("output_tokens"))
         if is_call:
             if input_tokens is None and output_tokens is None:
@@ -227,16 +233,16 @@ class Tally:
             if ms is not None:
                 add_buckets(self._latencies_by_names[names], {first + bucket_of(ms): 1})
 
+    def _note_failed_cost(self, names: tuple[Any, ...], calls: int, atto: int) -> None:
+        key = _key_of(names)._replace(**_SUMMED_OVER)
+        sums: list[Any] = self.failed_costs.setdefault(key, [*NOTHING])
+        sums[CALLS] += calls
+        sums[FAILED] += calls
+        sums[COST] += atto
+
     def _open(self, names: tuple[Any, ...]) -> Sums:
-        """The sums of a series, whose *names* are those of a record. Raises TypeError, ValueError
-        for invalid ones.
-        """
-        hour, *texts, currency, cost_source = names[:_NAMES]
-        source = "" if currency is None else (cost_source or "reported")[:MAX_WORD_CHARS]
-        tags = set_text({name: shown(value) for name, value in names[_NAMES]}) if len(names) > _NAMES else ""
-        key = Key._make((hour_of(hour), *map(shown, texts), (currency or "")[:MAX_WORD_CHARS], source, tags))
-        if not all(isinstance(name, str) for name in key[1:]):
-            raise TypeError
+        """The sums of a series. Raises TypeError, ValueError for invalid *names*."""
+        key = _key_of(names)
         sums = self._by_names[names] = self.sums.setdefault(key, list(NOTHING))
         hour, provider, model, team, project, _, _, *others = key
         latency_key = LatencyKey(hour, provider, model, team, project, *others[:4])
@@ -259,6 +265,19 @@ class Tally:
 
 _NAMES: Final = len(Key._fields) - 1
 """Of a series without tags."""
+FAILED_COSTS_BY: Final = ("service_name", "provider", "model")
+_SUMMED_OVER: Final[dict[str, Any]] = dict.fromkeys({*Key._fields} - {"hour", *FAILED_COSTS_BY, *COST_WORDS}, "")
+
+
+def _key_of(names: tuple[Any, ...]) -> Key:
+    """The series of a record with *names*. Raises TypeError, ValueError for invalid ones."""
+    hour, *texts, currency, cost_source = names[:_NAMES]
+    source = "" if currency is None else (cost_source or "reported")[:MAX_WORD_CHARS]
+    tags = set_text({name: shown(value) for name, value in names[_NAMES]}) if len(names) > _NAMES else ""
+    key = Key._make((hour_of(hour), *map(shown, texts), (currency or "")[:MAX_WORD_CHARS], source, tags))
+    if not all(isinstance(name, str) for name in key[1:]):
+        raise TypeError
+    return key
 
 
 def shown(name: str | None) -> str:

@@ -70,7 +70,13 @@ def _store(connection: Connection, counted: Counted) -> None:
     hours.write(
         connection, tally, source=counted.source, through_no=counted.through_no, now_ms=later_ms, kept_ms=earlier_ms
     )
-    add(connection, tally.sums, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
+    add(
+        connection,
+        tally.sums,
+        now_hour=now_ms // HOUR_MS,
+        kept_hour=earlier_ms // HOUR_MS,
+        failed_costs=tally.failed_costs,
+    )
     sum_hours(connection, earlier_ms // HOUR_MS)
     add_latencies(connection, tally.latencies, now_hour=now_ms // HOUR_MS, kept_hour=earlier_ms // HOUR_MS)
     if counted.as_of_ms is not None:

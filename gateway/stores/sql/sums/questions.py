@@ -16,12 +16,12 @@ from gateway.usage.sums import bounds
 from gateway.usage.sums.allocation import Cell
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.figures import Adder, Breakdown, Bucket, Cells, Group, UsageSums, less
-from gateway.usage.sums.grains import OTHER_ID, Dimension
-from gateway.usage.sums.home import AskedGroups, AsOf
+from gateway.usage.sums.grains import DAY, FAILED_COSTS, OTHER_ID, Dimension, Ids
+from gateway.usage.sums.home import AskedGroups, AsOf, FailedCosts
 from gateway.usage.sums.latency import AskedLatency, LatencyGroup
 from gateway.usage.sums.names import NO_FILTERS, Filters, Name
 from gateway.usage.sums.request import OrderBy
-from gateway.usage.sums.tally import HOUR_MS
+from gateway.usage.sums.tally import FAILED_COSTS_BY, HOUR_MS
 from gateway.usage.sums.timespan import SPANS, Interval, Segment, TimeRange, segments
 from spool.sql.connection import Connection
 
@@ -35,6 +35,13 @@ _ORDERS: Final[dict[OrderBy, str]] = {
     "input_tokens": "sum(input_tokens)",
     "output_tokens": "sum(output_tokens)",
 }
+
+
+_LAST_UNKNOWN: Final = (
+    "SELECT max(hour) FROM usage_days WHERE hour >= ? AND hour < ?"
+    " AND (failed_costs_revision IS NULL OR failed_costs_revision <> revision)"
+)
+"""The last day of which not all failed costs are kept."""
 
 
 class SqlSumRows:
@@ -98,13 +105,25 @@ class SqlSumRows:
         found = [*rows.summed_by_part(*starts, *rows.columns(by), most=most + 1)]
         if len(found) > most:
             return None
+        return self._cells(found, starts=len(starts))
+
+    def failed_costs(self, within: TimeRange) -> FailedCosts:
+        (unknown,) = self._connection.execute(_LAST_UNKNOWN, within).fetchone()
+        since = within.first_hour if unknown is None else unknown + DAY
+        parts = [Segment(DAY, since, within.end_hour)]
+        rows = Rows(self._connection, parts, NO_FILTERS, folds_versions=True, only=FAILED_COSTS)
+        return FailedCosts(since, self._cells(rows.summed(*rows.columns(FAILED_COSTS_BY))))
+
+    def _cells(self, found: Iterable[tuple[Ids, Cells]], *, starts: int = 0) -> list[Cell]:
+        """*found*: the first hour, where *starts* is 1, then names; and their sums in one
+        currency.
+        """
         adders: dict[Ids, Adder] = defaultdict(Adder)
         for ids, cells in found:
             adders[ids].add(cells)
-        width = len(starts)
-        names = names_of(self._connection, {each for ids in adders for each in ids[width:]})
+        names = names_of(self._connection, {each for ids in adders for each in ids[starts:]})
         return [
-            Cell(tuple(names[each] for each in ids[width:]), adder.sums(), sum(ids[:width]) * HOUR_MS)
+            Cell(tuple(names[each] for each in ids[starts:]), adder.sums(), sum(ids[:starts]) * HOUR_MS)
             for ids, adder in adders.items()
         ]
 
@@ -123,9 +142,6 @@ class SqlSumRows:
 class _Order(NamedTuple):
     sql: str
     parameters: tuple[int, ...] = ()
-
-
-Ids = tuple[int, ...]
 
 
 def _order(connection: Connection, parts: Sequence[Segment], asked: AskedGroups) -> _Order:

@@ -12,6 +12,7 @@ from gateway.stores.sql.sums.tables import MAX_COUNT, MAX_MICRO, REST, ROLLUPS, 
 from gateway.usage.sums import bounds, grains
 from gateway.usage.sums.grains import (
     DAY,
+    FAILED_COSTS,
     FINE,
     HOUR,
     OTHER_ID,
@@ -32,6 +33,12 @@ from spool.sql.connection import Connection
 _NOTE_FOLDED = (
     "INSERT INTO usage_folded (hour, level) VALUES (?, ?) ON CONFLICT (hour) DO UPDATE SET level = excluded.level"
 )
+_NOTE_DAY = (
+    "INSERT INTO usage_days (hour, revision, failed_costs_revision) VALUES (?, 1, ?)"
+    " ON CONFLICT (hour) DO UPDATE SET revision = usage_days.revision + 1,"
+    " failed_costs_revision = usage_days.failed_costs_revision + excluded.failed_costs_revision"
+)
+"""Unknown once is unknown of the whole day."""
 _MAX_FOLDS_AT_ONCE = 40
 
 
@@ -42,9 +49,11 @@ def add(
     now_hour: int,
     kept_hour: int | None = None,
     is_other: str | None = None,
+    failed_costs: Mapping[Key, Sums] | None = None,
 ) -> None:
     """Add *sums* to the hours and days that are kept; and delete what is too old at *kept_hour*, by
     default *now_hour*. The name *is_other* is no name: it stands for series beyond a bound.
+    *failed_costs*: of those of *sums* that failed; None where that is not known.
     """
     kept_hour = now_hour if kept_hour is None else kept_hour
     by_ids = _numbered(connection, sums, is_other)
@@ -64,7 +73,8 @@ def add(
                 add_series(connection, ROLLUPS, (span, grain, hour), of_grain)
             if numbers:
                 _add_tagged(connection, (span, hour), series, numbers)
-    _note_changes(connection, days, now_hour)
+    _add_failed_costs(connection, failed_costs or {}, kept_hour)
+    _note_changes(connection, days, now_hour, has_failed_costs=failed_costs is not None)
     _delete_old(connection, kept_hour)
     _keep_room(connection, now_hour)
 
@@ -77,6 +87,15 @@ def _add_tagged(
     for tag, number in numbers.items() if span == DAY else ():
         values = tags.values_of(connection, {ids[-1] for ids in series}, tag)
         add_series(connection, TAGGED_ROLLUPS, (span, tag_grain(number), hour), with_value(series, values))
+
+
+def _add_failed_costs(connection: Connection, sums: Mapping[Key, Sums], kept_hour: int) -> None:
+    days: dict[int, dict[Ids, Sums]] = defaultdict(dict)
+    for key, ids in _numbered(connection, sums, None) if sums else ():
+        if key.hour > kept_hour - bounds.KEPT_DAYS * DAY:
+            add_up(days[key.hour // DAY * DAY], ids[:-1], sums[key])
+    for day, series in days.items():
+        add_series(connection, ROLLUPS, (DAY, FAILED_COSTS, day), series)
 
 
 def keep_tags(connection: Connection, wanted: Collection[str]) -> None:
@@ -159,15 +178,12 @@ def _cells(sums: Sums) -> list[int | None]:
     return [*counts, max(-MAX_MICRO, min(micro, MAX_MICRO)), rest]
 
 
-def _note_changes(connection: Connection, days: Iterable[int], now_hour: int) -> None:
+def _note_changes(connection: Connection, days: Iterable[int], now_hour: int, *, has_failed_costs: bool) -> None:
     """Usage was added to *days*, which are named by their first hour."""
     connection.execute(
         "UPDATE usage_rollup_state SET counted_from = ? WHERE counted_from IS NULL", (now_hour // DAY * DAY,)
     )
-    connection.executemany(
-        "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT (hour) DO UPDATE SET revision = usage_days.revision + 1",
-        [(day,) for day in days],
-    )
+    connection.executemany(_NOTE_DAY, [(day, 1 if has_failed_costs else None) for day in days])
 
 
 def _delete_old(connection: Connection, now_hour: int) -> None:
@@ -186,7 +202,7 @@ def _delete_hours(connection: Connection, span: int, through_hour: int) -> None:
 def _grains(connection: Connection) -> list[tuple[SumTable, list[Grain]]]:
     """Those of each table; the second has none before tags are kept."""
     of_tags = [tag_grain(number) for number in tags.numbers_of(connection).values()]
-    return [(ROLLUPS, [*grains.GRAINS]), (TAGGED_ROLLUPS, [*of_tags, TAGGED] if of_tags else [])]
+    return [(ROLLUPS, [*grains.KEPT]), (TAGGED_ROLLUPS, [*of_tags, TAGGED] if of_tags else [])]
 
 
 def _keep_room(connection: Connection, now_hour: int) -> None:

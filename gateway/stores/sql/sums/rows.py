@@ -53,9 +53,10 @@ class Rows:
         dimensions: Collection[Dimension] = (),
         *,
         folds_versions: bool = False,
+        only: Grain | None = None,
     ) -> None:
         """*folds_versions*: `model` is the model that a dated name is a version of, and `version`
-        that name.
+        that name. *only*: the grain; None takes the coarsest that answers.
         """
         self._connection = connection
         self._parts = parts
@@ -73,7 +74,7 @@ class Rows:
         given = [each for _, values in among.values() for each in values]
         selects = []
         for part in parts:
-            grain = read.grain(wanted, part)
+            grain = only or read.grain(wanted, part)
             values = {name: read.value(name, grain) for name in wanted if name == TAGS or is_tag(name)}
             kept = "".join(f" AND {values.get(name) or quoted([name])[0]} IN {sql}" for name, (sql, _) in among.items())
             more = "".join(f', {sql} AS "{name}"' for name, sql in sorted(values.items()))

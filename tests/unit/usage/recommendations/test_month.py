@@ -18,11 +18,12 @@ from gateway.usage.pricing.prices import Prices
 from gateway.usage.recommendations.book import FRESH_S, Recommendations
 from gateway.usage.recommendations.listing import RECOMMENDATION_LIST
 from gateway.usage.recommendations.tariffs import price_of
+from gateway.usage.recommendations.waste import LEAST_CALLS
 from gateway.usage.sums.home import SumHome
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.tally import HOUR_MS, Tally
 from spool.clock import rfc3339_ms
-from tests.support.stores import Home
+from tests.support.stores import Home, PostgresHome, SqliteHome, only_sql
 from tests.unit.usage.sums.test_tally import store
 
 DAY_MS = 24 * HOUR_MS
@@ -47,6 +48,13 @@ def call(service: str | None, provider: str, model: str, at_ms: int, usage: Json
     PRICES.price(record, at_ms)  # type: ignore[arg-type]  # a record of the test's own
     assert record.get("cost"), model
     return record
+
+
+def failed(record: Json, *, is_paid: bool) -> Json:
+    """The same call that failed; one that is not paid for states no tokens."""
+    if is_paid:
+        return {**record, "status": "error"}
+    return {**record, "status": "error", "cost": None, "usage": {"status": "missing"}}
 
 
 def otherwise(record: Json, **changes: Any) -> Decimal:
@@ -97,6 +105,11 @@ def made(day_ms: int, chance: random.Random) -> Iterator[tuple[str, Json, Decima
         )
         nightly = call(None, OPENAI, "gpt-4o", night_ms, plain(chance, (700, 900)))
         yield "batch_price", nightly, otherwise(nightly, batch=True)
+        drafts = call(
+            "drafts", OPENAI, f"gpt-4o-2024-{'08-06' if n % 3 else '11-20'}", at_ms, plain(chance, (700, 900))
+        )
+        is_failed = n % 4 == 0
+        yield "failed_calls" if is_failed else "", failed(drafts, is_paid=True) if is_failed else drafts, Decimal(0)
         # The same shapes without waste.
         yield "", call("writer", OPENAI, "gpt-4o", at_ms, plain(chance, (700, 900))), None
         yield "", call("reader", OPENAI, "gpt-4o", at_ms, plain(chance, (20, 60), (20_000, 30_000))), None
@@ -104,6 +117,10 @@ def made(day_ms: int, chance: random.Random) -> Iterator[tuple[str, Json, Decima
         yield "", call("assistant", ANTHROPIC, "claude-sonnet-4-5", at_ms, cached(chance, is_read=n % 4 != 0)), None
         yield "", call("thinker", OPENAI, "gpt-5", at_ms, reasoned(chance, 1.5)), None
         yield "", call("batches", OPENAI, "gpt-4o", night_ms, plain(chance, (700, 900)), batch=True), None
+        refused = call("refused", OPENAI, "gpt-4o", at_ms, plain(chance, (700, 900)))
+        yield "", failed(refused, is_paid=False) if n % 2 else refused, None
+        steady = call("steady", OPENAI, "gpt-4o", at_ms, plain(chance, (800, 810)))
+        yield "", failed(steady, is_paid=True) if n == 0 and day_ms // DAY_MS % 2 else steady, None
     yield "", call("rare", OPENAI, "gpt-4o", day_ms, plain(chance, (20, 60))), None
 
 
@@ -114,7 +131,7 @@ def month() -> tuple[Tally, dict[str, Decimal]]:
     for ago in range(30, -1, -1):
         for kind, record, instead in made(TODAY_MS - ago * DAY_MS, chance):
             records.append(orjson.dumps(record))
-            if instead is not None and ago:
+            if kind and instead is not None and ago:
                 truth[kind] += Decimal(record["cost"]["amount"]) - instead
     tally = Tally()
     tally.add(records, now_ms=NOW_MS)
@@ -162,8 +179,9 @@ async def test_all_the_waste_is_found_within_a_percent_and_nothing_else(home: Ho
     truth = month()[1]
     assert {each["kind"]: each["service_name"] for each in found} == {
         "cheaper_model": "triage", "cache_unread": "search", "reasoning": "planner", "batch_price": None,
+        "failed_calls": "drafts",
     }  # fmt: skip
-    assert len(found) == 4
+    assert len(found) == 5
     for each in found:
         saving = Decimal(each["saving"])
         assert abs(saving - truth[each["kind"]]) <= truth[each["kind"]] / 100, each["kind"]
@@ -172,13 +190,36 @@ async def test_all_the_waste_is_found_within_a_percent_and_nothing_else(home: Ho
     assert savings == sorted(savings, reverse=True)
     (smaller,) = [each for each in found if each["kind"] == "cheaper_model"]
     assert (smaller["model"], smaller["instead"], smaller["calls"]) == ("gpt-4o", "gpt-4o-mini", 30 * PER_DAY)
+    (failing,) = [each for each in found if each["kind"] == "failed_calls"]
+    assert (failing["model"], failing["calls"]) == ("gpt-4o", 30 * PER_DAY)
+    assert failing["evidence"]["failed_calls_with_a_cost"] == 30 * PER_DAY // 4
+    assert 23 <= failing["evidence"]["percent_of_the_cost"] <= 27
+    assert Decimal(failing["saving"]) == truth["failed_calls"], "what was paid, not a price"
 
 
 async def test_none_is_below_the_least_saving(home: Home, sums: SumHome) -> None:
     truth = month()[1]
     least = sorted(truth.values())[1] * Decimal("1.02")
     found = await listed(await opened(home, sums, Clock(), least=str(least)))
-    assert len(found) == 2
+    assert len(found) == len(truth) - 2
+
+
+@only_sql
+@pytest.mark.parametrize(
+    ("unknown_ago", "days"),
+    [((30, 17), 16), ((9,), 8), ((1,), 0), ((31, 0), 30)],
+    ids=["upgraded", "back", "yesterday", "none"],
+)
+async def test_days_that_an_earlier_release_counted_are_left_out(
+    home: Home, sums: SumHome, unknown_ago: tuple[int, ...], days: int
+) -> None:
+    assert isinstance(home, SqliteHome | PostgresHome)
+    earlier = [(TODAY_MS // HOUR_MS - ago * 24,) for ago in unknown_ago]
+    as_it_adds = "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT (hour) DO UPDATE SET revision = usage_days.revision + 1"
+    await home.database.write(lambda sql: sql.executemany(as_it_adds, earlier))
+    found = [each for each in await listed(await opened(home, sums, Clock())) if each["kind"] == "failed_calls"]
+    assert [each["calls"] for each in found] == [days * PER_DAY] * (days * PER_DAY >= LEAST_CALLS)
+    assert [each["evidence"]["failed_calls_with_a_cost"] for each in found] == [days * PER_DAY // 4] * len(found)
 
 
 async def test_none_is_found_in_the_first_day_of_a_gateway(home: Home) -> None:
@@ -187,7 +228,7 @@ async def test_none_is_found_in_the_first_day_of_a_gateway(home: Home) -> None:
     kept = await opened(home, sums, clock)
     assert await listed(kept) == []
     clock.now_ms += DAY_MS
-    assert len(await listed(kept)) == 4
+    assert len(await listed(kept)) == len(month()[1])
 
 
 async def test_what_was_decided_stays_and_what_is_over_goes(home: Home, sums: SumHome) -> None:
@@ -198,7 +239,7 @@ async def test_what_was_decided_stays_and_what_is_over_goes(home: Home, sums: Su
     assert (accepted.state, accepted.state_by, accepted.accepted_calls) == ("accepted", "ada", 30 * PER_DAY)
     await kept.change(ids["reasoning"], "dismissed", by="ada")
     assert [each["kind"] for each in await listed(kept, state="dismissed")] == ["reasoning"]
-    clock.now_ms += 40 * DAY_MS
+    clock.now_ms += 40 * DAY_MS  # none of the days has a call
     later = {each["kind"]: each for each in await listed(kept)}
     assert later.keys() == {"cheaper_model", "reasoning"}
     assert not any(each["found"] for each in later.values())
@@ -221,6 +262,37 @@ def obeyed(day_ms: int, chance: random.Random) -> list[Json]:
 
 def unchanged(day_ms: int, chance: random.Random) -> list[Json]:
     return [call("triage", OPENAI, "gpt-4o", day_ms + n * 60_000, plain(chance, (20, 60))) for n in range(PER_DAY)]
+
+
+def mended(day_ms: int, chance: random.Random) -> list[Json]:
+    return [call("drafts", OPENAI, "gpt-4o", day_ms + n * 60_000, plain(chance, (700, 900))) for n in range(30)]
+
+
+def half_mended(day_ms: int, chance: random.Random) -> list[Json]:
+    return [failed(each, is_paid=True) if n % 8 == 0 else each for n, each in enumerate(mended(day_ms, chance))]
+
+
+@pytest.mark.parametrize(("after", "left"), [(mended, 0), (half_mended, Decimal(4) / 30)], ids=["mended", "half"])
+async def test_the_realised_saving_of_failed_calls_is_what_no_longer_fails(
+    home: Home, sums: SumHome, after: Day, left: Decimal
+) -> None:
+    clock, chance = Clock(), random.Random(9)
+    kept = await opened(home, sums, clock)
+    (found,) = await listed(kept, kind="failed_calls")
+    await kept.change(found["id"], "accepted", by="ada")
+    records = [each for day in range(1, 11) for each in after(TODAY_MS + day * DAY_MS, chance)]
+    clock.now_ms = TODAY_MS + 11 * DAY_MS
+    tally = Tally()
+    tally.add([orjson.dumps(each) for each in records], now_ms=clock.now_ms)
+    await store(sums, tally, now_ms=clock.now_ms, number=2)
+    expected = sum((Decimal(each["cost"]["amount"]) for each in records), Decimal(0)) * (Decimal("0.25") - left)
+    realised = Decimal((await listed(kept, kind="failed_calls"))[0]["realised"])
+    assert abs(realised - expected) <= Decimal("0.03") * expected
+    if isinstance(home, SqliteHome | PostgresHome):
+        forget = "UPDATE usage_days SET failed_costs_revision = NULL WHERE hour > ?"
+        await home.database.write(lambda sql: sql.execute(forget, (TODAY_MS // HOUR_MS,)))
+        clock.now_ms += int(FRESH_S * 1000) + 1
+        assert (await listed(kept, kind="failed_calls"))[0]["realised"] is None, "an earlier release counted meanwhile"
 
 
 @pytest.mark.parametrize(

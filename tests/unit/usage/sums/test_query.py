@@ -426,7 +426,7 @@ async def test_days_of_an_earlier_release_have_a_revision(tmp_path: Path) -> Non
         )
     )
     await SqlSums.open(database)
-    assert await database.read(lambda sql: sql.execute("SELECT * FROM usage_days").fetchall()) == [(490896, 1)]
+    assert await database.read(lambda sql: sql.execute("SELECT * FROM usage_days").fetchall()) == [(490896, 1, None)]
     counted_from = await database.read(
         lambda sql: sql.execute("SELECT counted_from FROM usage_rollup_state").fetchone()
     )
