@@ -35,6 +35,7 @@ def test_a_team_sees_its_own_calls_alone(browser: Browser, looks: Looks, gateway
     for path in ("/?range=7d", "/usage", "/calls", "/budgets", "/insights", "/views"):
         assert OTHER not in browser.visit(path).text, path
     assert f"{OWN}-assistant" in browser.visit("/usage?group_by=service_name").text
+    assert not browser.has_button("Allocation"), "shares of others' calls are not shown to it"
 
     browser.forget_session().log_in(gateway).visit("/viewer-tokens")
     browser.find("td summary").click()

@@ -64,8 +64,12 @@ def typed_of(form: MultiMapping[str]) -> dict[str, str]:
 
 def count_of(text: str) -> int:
     """At most one rule more than is allowed, which the operation refuses."""
+    return min(number_in(text) or 0, MAX_RULES + 1)
+
+
+def number_in(text: str) -> int | None:
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
-    return min(int(text), MAX_RULES + 1) if is_number else 0
+    return int(text) if is_number else None
 
 
 def shares_text(text: str) -> str:
@@ -77,15 +81,15 @@ def acted(values: Mapping[str, str], act: str) -> dict[str, str]:
     """The form after one of its buttons: `add`, `up-1`, `down-1`, `remove-1`, or any other."""
     rules, texts = rules_in(values), {name: values[name] for name in TEXTS}
     verb, _, text = act.partition("-")
-    number = count_of(text)
+    number = number_in(text)
     match verb:
         case "add":
             rules = with_rule(rules, EMPTY)
-        case "up" if 0 < number < len(rules):
+        case "up" if number and number < len(rules):
             rules.insert(number - 1, rules.pop(number))
-        case "down" if number < len(rules):
+        case "down" if number is not None and number < len(rules):
             rules.insert(number + 1, rules.pop(number))
-        case "remove" if number < len(rules):
+        case "remove" if number is not None and number < len(rules):
             del rules[number]
     return values_of(rules, **texts)
 

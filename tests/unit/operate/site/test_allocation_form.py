@@ -65,7 +65,7 @@ def test_a_name_is_added_to_its_rule() -> None:
     ("act", "order"),
     [
         ("up-1", "bac"), ("up-0", "abc"), ("down-0", "bac"), ("down-2", "abc"), ("remove-1", "ac"), ("remove-9", "abc"),
-        ("remove-x", "bc"), ("keep", "abc"), ("add", "abc "),
+        ("remove-x", "abc"), ("keep", "abc"), ("add", "abc "),
     ],
 )  # fmt: skip
 def test_buttons_order_remove_and_add_rules(act: str, order: str) -> None:
