@@ -51,6 +51,8 @@ def test_calls_without_a_team_are_given_one_where_one_stands(
     browser.show_as("light", 1280)
     browser.press("Give these calls a team: batch")
     assert browser.texts(".rule .boxes label") == ["Service: batch"]
+    known = [each.get_attribute("value") for each in browser.all("#known-names option")]
+    assert known == ["batch", "web"], "services of calls without a team"
     browser.fill("Give them to by rule 1", "search = 60\nchat = 30").press("Show what it moves")
     assert browser.find("#shares-0-error").text == "they add up to 90; 100 is needed"
     assert browser.was_answered(400)

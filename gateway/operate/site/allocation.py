@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from gateway.common.contract.errors import NotFound
+from gateway.common.contract.errors import NotFound, Overloaded
 from gateway.common.contract.tags import is_tag
 from gateway.operate import allocation as operations
 from gateway.operate.allocation import MAX_ROWS
-from gateway.operate.parts import stores_of
+from gateway.operate.parts import PARTS, stores_of
 from gateway.operate.site import allocation_form, filter_form
 from gateway.operate.site.allocation_form import FormRule
 from gateway.operate.site.allocation_links import ADD, LIST, NEW, ONE, phrase_of
-from gateway.operate.site.budgets import filter_asked
+from gateway.operate.site.budgets import LOOKED_AT_DAYS, filter_asked
 from gateway.operate.site.explore_texts import RANGE_TEXTS
 from gateway.operate.site.operating import ask, change
 from gateway.operate.site.rendering import html
@@ -24,9 +24,13 @@ from gateway.operate.site.shell import whole_page
 from gateway.operate.site.usage_question import SHOWN, filter_texts, title_of
 from gateway.operate.site.view import Action, FormFault, View, can_change, posted, see
 from gateway.usage.allocation.body import TARGETS
+from gateway.usage.sums.names import Absent
 from gateway.usage.sums.tags import dimensions_of
+from gateway.usage.sums.timespan import TimeRange
 
 SHOWN_VERSIONS: Final = 50
+MAX_NAMES: Final = 50
+"""Of a dimension, to choose from."""
 PREVIEW: Final = "preview"
 SAVE: Final = "save"
 Version = Mapping[str, Any]
@@ -68,6 +72,7 @@ async def load_one(request: web.Request) -> dict[str, Any]:
         "rules_in": allocation_form.rules_in,
         "preview": None,
         "unmatched": unmatched_path(target),
+        "known_names": await known_names(request),
         "new_id": NEW,
         "added": None,
         "values": allocation_form.values_of(rules_of(applied), **begun),
@@ -135,8 +140,29 @@ def kept_by(request: web.Request) -> filter_form.Names:
 def dimensions_for(request: web.Request, target: str) -> Sequence[str]:
     """What rules of *target* can match; what most calls bring first."""
     tags = [each for each in targets_of(request) if is_tag(each)]
-    first = ("service_name", "key")
-    return [each for each in dict.fromkeys((*first, *SHOWN, *tags)) if each != target]
+    return [each for each in dict.fromkeys((*MOST_BROUGHT, *SHOWN, *tags)) if each != target]
+
+
+MOST_BROUGHT: Final = ("service_name", "key")
+"""Dimensions whose names calls without a team usually have."""
+
+
+async def known_names(request: web.Request) -> list[tuple[str, str]]:
+    """Names that calls without the target have, each with its dimension: those of the highest cost
+    in the last days. Empty for who may only read, and while too many questions are asked.
+    """
+    queries, target = stores_of(request).usage, request.match_info["target"]
+    if queries is None or not can_change(request):
+        return []
+    within = TimeRange.last_days(LOOKED_AT_DAYS, request.app[PARTS].now_ms())
+    where = {target: [Absent.UNKNOWN]}
+    try:
+        async with queries.allocated(()).apart() as apart:
+            found = [(each, await apart.by(each, within=within, where=where, limit=MAX_NAMES)) for each in MOST_BROUGHT]
+    except Overloaded:
+        return []
+    names = [(group.names[0], title_of(dimension)) for dimension, breakdown in found for group in breakdown.groups]
+    return [(name, title) for name, title in names if isinstance(name, str)]
 
 
 async def act(request: web.Request) -> web.Response:
