@@ -217,9 +217,13 @@ async def test_days_that_an_earlier_release_counted_are_left_out(
     earlier = [(TODAY_MS // HOUR_MS - ago * 24,) for ago in unknown_ago]
     as_it_adds = "INSERT INTO usage_days (hour, revision) VALUES (?, 1) ON CONFLICT (hour) DO UPDATE SET revision = usage_days.revision + 1"
     await home.database.write(lambda sql: sql.executemany(as_it_adds, earlier))
-    found = [each for each in await listed(await opened(home, sums, Clock())) if each["kind"] == "failed_calls"]
+    kept = await opened(home, sums, Clock())
+    found = await listed(kept, kind="failed_calls")
     assert [each["calls"] for each in found] == [days * PER_DAY] * (days * PER_DAY >= LEAST_CALLS)
-    assert [each["evidence"]["failed_calls_with_a_cost"] for each in found] == [days * PER_DAY // 4] * len(found)
+    for each in found:
+        assert each["evidence"]["failed_calls_with_a_cost"] == days * PER_DAY // 4
+        accepted = await kept.change(each["id"], "accepted", by="ada")
+        assert accepted.accepted_calls == days * PER_DAY, "of the days that its saving is of"
 
 
 async def test_none_is_found_in_the_first_day_of_a_gateway(home: Home) -> None:

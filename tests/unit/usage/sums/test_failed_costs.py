@@ -2,18 +2,23 @@
 
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
 
 from gateway.common.contract.errors import Forbidden
 from gateway.common.storage.database import Database, scripts_of
+from gateway.stores.sql.sums import hours
 from gateway.stores.sql.sums.home import SqlSums
 from gateway.usage.sums.grains import DAY, FAILED_COSTS
 from gateway.usage.sums.home import FailedCosts, SumHome
 from gateway.usage.sums.limited import LimitedSumRows
 from gateway.usage.sums.names import Absent, Name
+from gateway.usage.sums.tally import FAILED, Tally
 from gateway.usage.sums.timespan import TimeRange
+from tests.support.native import IMPLEMENTATIONS
 from tests.unit.usage.sums.test_tally import NOW_HOUR, NOW_MS, counted, record, store
 
 TODAY = NOW_HOUR // DAY * DAY
@@ -46,10 +51,13 @@ async def test_failed_calls_are_kept_by_service_provider_and_model(sums: SumHome
     }
 
 
+@pytest.mark.parametrize("native", IMPLEMENTATIONS)
 @pytest.mark.parametrize("amount", [None, "0", "0.000"])
-async def test_a_failed_call_without_a_cost_is_not_among_them(sums: SumHome, amount: str | None) -> None:
-    await store(sums, counted(failed(amount)))
-    assert (await kept(sums)).cells == []
+def test_a_failed_call_without_a_cost_is_not_among_them(amount: str | None, native: ModuleType | None) -> None:
+    tally = Tally(native=native)
+    tally.add([orjson.dumps(failed(amount)), orjson.dumps(record())], now_ms=NOW_MS)
+    assert tally.failed_costs == {}
+    assert sum(sums[FAILED] or 0 for sums in tally.sums.values()) == 1
 
 
 async def test_they_are_of_the_day_in_which_the_call_began(sums: SumHome) -> None:
@@ -81,6 +89,18 @@ async def test_days_that_an_earlier_release_counted_are_unknown(tmp_path: Path) 
     assert found.since_hour == TODAY - DAY
     assert amounts(found) == {("app", "openai", "gpt-4o"): (2, {"USD": Decimal(3)})}
     assert (await kept(sums, TimeRange(TODAY - 3 * DAY, TODAY - DAY))) == FailedCosts(TODAY - DAY, [])
+    await database.close()
+
+
+async def test_usage_that_an_earlier_release_kept_for_detectors_alone_is_unknown(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "first.db")
+    sums = await SqlSums.open(database)
+    earlier = counted(failed(ago_h=48))
+    await database.write(lambda sql: hours.write(sql, earlier, source="spool", through_no=1, now_ms=NOW_MS))
+    await sums.begin(NOW_MS)
+    await store(sums, counted(failed("1", ago_h=24)), number=2)
+    found = await kept(sums)
+    assert (found.since_hour, amounts(found)) == (TODAY - DAY, {("app", "openai", "gpt-4o"): (1, {"USD": Decimal(1)})})
     await database.close()
 
 
