@@ -15,7 +15,16 @@ from gateway.common.lists.conventions import ListRequest, Page
 from gateway.usage.recommendations.home import RecommendationHome, RecommendationRows
 from gateway.usage.recommendations.listing import page_of_recommendations
 from gateway.usage.recommendations.recommendation import Recommendation, State, id_of, looked, realised, with_state
-from gateway.usage.recommendations.waste import PriceOf, Spent, Waste, batch_wastes, failed_wastes, is_batch, wastes
+from gateway.usage.recommendations.waste import (
+    PriceOf,
+    Spent,
+    Waste,
+    batch_wastes,
+    failed_wastes,
+    is_batch,
+    is_whole,
+    wastes,
+)
 from gateway.usage.sums.bounds import MAX_GROUPS
 from gateway.usage.sums.grains import DAY
 from gateway.usage.sums.names import Absent, Filters
@@ -132,22 +141,31 @@ class Recommendations:
 
     async def _realised(self, queries: UsageQueries, accepted: Recommendation) -> Decimal | None:
         """Since the day after it was accepted; None before a whole one has passed, and where it is
-        not known what failed calls cost since then.
+        not known what the calls since then cost.
         """
         first = ((accepted.state_ms or 0) // HOUR_MS // DAY + 1) * DAY
         within = TimeRange(first, self._month().end_hour)
         if within.first_hour >= within.end_hour:
             return None
         where = _of_service(accepted.service)
-        spent = await _spent(queries, within, {**where, "provider": (accepted.provider,), "model": (accepted.model,)})
+        left = await self._left(queries, accepted, within)
+        return None if left is None else realised(accepted, (await queries.totals(within, where=where)).calls, left)
+
+    async def _left(self, queries: UsageQueries, accepted: Recommendation, within: TimeRange) -> Decimal | None:
+        """What is still wasted, however few calls there are; None where that is not known."""
+        names: Filters = {"provider": (accepted.provider,), "model": (accepted.model,)}
+        spent = await _spent(queries, within, {**_of_service(accepted.service), **names})
         failed = await queries.failed_costs(within)
         if accepted.kind == "failed_calls" and failed.since_hour > within.first_hour:
             return None
-        found = [
-            *wastes(spent, self._price_of), *batch_wastes(spent, self._price_of), *failed_wastes(spent, failed.cells),
-        ]  # fmt: skip
-        left = sum((each.saving for each in found if id_of(each) == accepted.recommendation_id), Decimal(0))
-        return realised(accepted, (await queries.totals(within, where=where)).calls, left)
+        if not all(is_whole(each.sums) for each in spent):
+            return None
+        found = (
+            *wastes(spent, self._price_of, least_calls=1),
+            *batch_wastes(spent, self._price_of, least_calls=1),
+            *failed_wastes(spent, failed.cells, least_calls=1),
+        )
+        return sum((each.saving for each in found if id_of(each) == accepted.recommendation_id), Decimal(0))
 
 
 async def _spent(queries: UsageQueries, within: TimeRange, where: Filters | None = None) -> list[Spent]:

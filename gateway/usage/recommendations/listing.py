@@ -45,8 +45,8 @@ class RecommendationJson(TypedDict):
     found: bool
     """Whether the latest look still found it."""
     realised: Money | None
-    """Saved since the day after it was accepted; null before a whole day has passed, and for one
-    that is not accepted."""
+    """Saved since the day after it was accepted. Null before a whole day has passed, for one that
+    is not accepted, and where it is not known what the calls since then cost."""
     found_at: Time
     updated_at: Time
 

@@ -76,19 +76,19 @@ class Waste(NamedTuple):
         return EXACT.subtract(self.cost, self.cost_instead)
 
 
-def wastes(spent: Iterable[Spent], price_of: PriceOf) -> Iterator[Waste]:
+def wastes(spent: Iterable[Spent], price_of: PriceOf, *, least_calls: int = LEAST_CALLS) -> Iterator[Waste]:
     """Everything but batches and failed calls, whatever its amount."""
     for each in spent:
-        if (row := _known(each)) is not None:
+        if (row := _known(each, least_calls)) is not None:
             for found in (_cheaper_model(row, price_of), _cache_unread(row, price_of), _reasoning(row, price_of)):
                 if found is not None and _is_clear(found):
                     yield found
 
 
-def batch_wastes(spent: Iterable[Spent], price_of: PriceOf) -> Iterator[Waste]:
+def batch_wastes(spent: Iterable[Spent], price_of: PriceOf, *, least_calls: int = LEAST_CALLS) -> Iterator[Waste]:
     """What batch prices would save, if the service can wait (`is_batch`)."""
     for each in spent:
-        if (row := _known(each)) is not None:
+        if (row := _known(each, least_calls)) is not None:
             price = price_of(row.provider, row.model, row.tokens, row.calls, True)  # noqa: FBT003 as a batch
             if (
                 price is not None
@@ -98,12 +98,16 @@ def batch_wastes(spent: Iterable[Spent], price_of: PriceOf) -> Iterator[Waste]:
                 yield found
 
 
-def failed_wastes(spent: Iterable[Spent], failed: Iterable[Cell]) -> Iterator[Waste]:
+def failed_wastes(spent: Iterable[Spent], failed: Iterable[Cell], *, least_calls: int = LEAST_CALLS) -> Iterator[Waste]:
     """What the calls that failed cost: *failed* are by service, provider and model."""
     costs = {cell.names: cell.sums for cell in failed}
     for each in spent:
         mine = costs.get((each.service, each.provider, each.model))
-        if mine is not None and (row := _known(each)) is not None and _is_clear(found := _failed_calls(row, mine)):
+        if (
+            mine is not None
+            and (row := _known(each, least_calls)) is not None
+            and _is_clear(found := _failed_calls(row, mine))
+        ):
             yield found
 
 
@@ -143,15 +147,20 @@ class _Row(NamedTuple):
         )
 
 
-def _known(spent: Spent) -> _Row | None:
-    """None for names beyond a bound, too few calls, and calls without cost or tokens: their amount
-    would be a guess.
+def is_whole(sums: UsageSums) -> bool:
+    """Whether calls that did not fail have a cost, a price and tokens, and all costs one currency:
+    an amount of others would be a guess.
     """
+    gaps = (sums.calls_without_price, sums.calls_missing_usage, sums.calls_without_cost - sums.failed_calls)
+    return max(gaps) <= 0 and len(sums.costs) <= 1
+
+
+def _known(spent: Spent, least_calls: int) -> _Row | None:
+    """None for names beyond a bound, too few calls, and sums that are not whole."""
     sums, service = spent.sums, spent.service
-    whole = (sums.calls_without_price, sums.calls_missing_usage, sums.calls_without_cost - sums.failed_calls)
     if not isinstance(spent.provider, str) or not isinstance(spent.model, str) or service is Absent.OTHER:
         return None
-    if sums.calls < LEAST_CALLS or max(whole) > 0 or len(sums.costs) != 1 or not sums.input_tokens:
+    if sums.calls < least_calls or not is_whole(sums) or not sums.costs or not sums.input_tokens:
         return None
     tokens = Usage(
         input_tokens=sums.input_tokens,

@@ -299,23 +299,37 @@ async def test_the_realised_saving_of_failed_calls_is_what_no_longer_fails(
         assert (await listed(kept, kind="failed_calls"))[0]["realised"] is None, "an earlier release counted meanwhile"
 
 
+@pytest.mark.parametrize("days", [3, 10])
 @pytest.mark.parametrize(
     ("after", "share"), [(obeyed, 1), (unchanged, 0), (lambda *_: [], 0)], ids=["obeyed", "unchanged", "silent"]
 )
 async def test_the_realised_saving_is_what_the_calls_since_would_have_cost_more(
-    home: Home, sums: SumHome, after: Day, share: int
+    home: Home, sums: SumHome, after: Day, share: int, days: int
 ) -> None:
     clock, chance = Clock(), random.Random(8)
     kept = await opened(home, sums, clock)
     (id_,) = [each["id"] for each in await listed(kept, kind="cheaper_model")]
     assert (await kept.change(id_, "accepted", by="ada")).realised is None
     tally, truth = Tally(), Decimal(0)
-    for day in range(1, 11):
+    for day in range(1, days + 1):
         records = after(TODAY_MS + day * DAY_MS, chance)
         tally.add([orjson.dumps(each) for each in records], now_ms=TODAY_MS + (day + 1) * DAY_MS)
         dearer = [otherwise(each, response_model="gpt-4o", request_model="gpt-4o") for each in records]
         truth += sum(dearer, Decimal(0)) - sum((Decimal(each["cost"]["amount"]) for each in records), Decimal(0))
-    clock.now_ms = TODAY_MS + 11 * DAY_MS
+    clock.now_ms = TODAY_MS + (days + 1) * DAY_MS
     await store(sums, tally, now_ms=clock.now_ms, number=2)
     realised = Decimal((await listed(kept, kind="cheaper_model"))[0]["realised"])
     assert abs(realised - truth * share) <= Decimal("0.03") * truth * share + Decimal("0.02")
+
+
+async def test_what_is_realised_is_unknown_while_a_call_has_no_cost(home: Home, sums: SumHome) -> None:
+    clock, chance, tally = Clock(), random.Random(8), Tally()
+    kept = await opened(home, sums, clock)
+    (id_,) = [each["id"] for each in await listed(kept, kind="cheaper_model")]
+    await kept.change(id_, "accepted", by="ada")
+    records = unchanged(TODAY_MS + DAY_MS, chance)
+    records[0] |= {"cost": None}
+    tally.add([orjson.dumps(each) for each in records], now_ms=TODAY_MS + 2 * DAY_MS)
+    clock.now_ms = TODAY_MS + 2 * DAY_MS
+    await store(sums, tally, now_ms=clock.now_ms, number=2)
+    assert (await listed(kept, kind="cheaper_model"))[0]["realised"] is None
