@@ -35,10 +35,14 @@ class Filters(NamedTuple):
 
     state: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
+    sort_key: str | None = None
+    desc: bool = False
     limit: int | None = None
 
     def query(self) -> list[tuple[str, str]]:
         pairs = [("state", state) for state in self.state] + [("kind", kind) for kind in self.kind]
+        pairs += [("sort_key", self.sort_key)] if self.sort_key else []
+        pairs += [("sort_order", "desc")] if self.desc else []
         return [*pairs, ("limit", str(self.limit or LIST_LIMIT))]
 
 
@@ -111,10 +115,12 @@ def devices() -> None:
 @data_dir_option
 @click.option("--state", multiple=True, help="Such as enrolled, offline, blocked; may be repeated.")
 @click.option("--kind", multiple=True, help="workstation, server or gateway; may be repeated.")
+@click.option("--sort", "sort_key", help="device_id, state, kind, first_seen_at, last_contact_at or enrolled_at.")
+@click.option("--desc", is_flag=True, help="In descending order.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many; default 50.")
 @json_option
 def devices_list(config_file: Path | None, data_dir: Path | None, as_json: bool, **filters: Any) -> None:  # noqa: FBT001 a flag of the command line
-    """List devices by id."""
+    """List devices, by id unless --sort names something else."""
     sys.exit(asyncio.run(print_list(config_of(config_file, data_dir), Filters(**filters), as_json=as_json)))
 
 
