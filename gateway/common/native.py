@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 VARIABLE: Final = "TELEMETRY_GATEWAY_READER"
 MODULE: Final = "gateway._native"
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """The `INTERFACE` of the extension that this code was written for: raised with every change of what
-it exports."""
+it exports or answers."""
 Reader = Literal["native", "python"]
 
 
