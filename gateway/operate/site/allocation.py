@@ -149,7 +149,7 @@ MOST_BROUGHT: Final = ("service_name", "key")
 
 async def known_names(request: web.Request) -> list[tuple[str, str]]:
     """Names that calls without the target have, each with its dimension: those of the highest cost
-    in the last days. Empty for who may only read, and while too many questions are asked.
+    in the last days. Empty for those who may only read, and while too many questions are asked.
     """
     queries, target = stores_of(request).usage, request.match_info["target"]
     if queries is None or not can_change(request):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -38,6 +39,24 @@ def await_standby(server: Server, name: str) -> None:
         waits = "SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = %s"
         while other.execute(waits, (name,)).fetchone() is None:
             other.execute("SELECT pg_sleep(0.01)")
+        if name:
+            until_commits_wait(server, other)
+
+
+def until_commits_wait(server: Server, other: psycopg.Connection) -> None:
+    """Commits wait only once the checkpointer has read the setting too: commit until one does."""
+    with psycopg.connect(server.dsn(), autocommit=True) as probe:
+        waits = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
+
+        def cancelled() -> bool:
+            return other.execute(waits, (probe.info.backend_pid,)).fetchone() is not None
+
+        with ThreadPoolExecutor(1) as thread:
+            is_waiting = False
+            while not is_waiting:
+                commit = thread.submit(probe.execute, "SELECT pg_logical_emit_message(true, 'probe', '')")
+                while not commit.done() and not (is_waiting := cancelled()):
+                    other.execute("SELECT pg_sleep(0.001)")
 
 
 async def until_a_commit_waits(server: Server) -> None:
