@@ -138,7 +138,7 @@ class Rules(NamedTuple):
     """What a new stream begins with."""
 
     ships: Ships = "replace"
-    most_streams: int = 1000
+    max_streams: int = 1000
 
 
 class Total(NamedTuple):

@@ -10,7 +10,7 @@ from gateway.access.errors import InvalidKey
 from gateway.common.contract.json_types import Schema
 from gateway.common.contract.reach import Reach, reach_faults, reach_json, reach_of
 
-MOST = 2**53
+MAX_LIMIT = 2**53
 """The largest whole number that every JSON reader keeps exactly."""
 
 
@@ -62,4 +62,4 @@ def valid_reach(reach: Reach) -> Reach:
 
 
 def is_limit(value: object) -> bool:
-    return value is None or (type(value) is int and 1 <= value <= MOST)
+    return value is None or (type(value) is int and 1 <= value <= MAX_LIMIT)

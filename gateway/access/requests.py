@@ -16,7 +16,7 @@ from exporters.secret import Secret
 from gateway.access.errors import InvalidKey
 from gateway.access.key import GATEWAY_PREFIX, LEGACY_MAX_CHARS, LEGACY_MIN_CHARS, SERVICE_PREFIX, legacy_fault, parse
 from gateway.access.labels import LABEL_MAX_CHARS, MAX_LABELS, Labels, valid_labels
-from gateway.access.limits import MOST, NO_LIMITS, RateLimits, valid_limits
+from gateway.access.limits import MAX_LIMIT, NO_LIMITS, RateLimits, valid_limits
 from gateway.access.record import (
     DESCRIPTION_MAX_CHARS,
     LEGACY_NAME,
@@ -110,7 +110,7 @@ _TEXT = "a text"
 _NAMES = {"type": ["array", "null"], "minItems": 1, "items": {"type": "string"}}
 _LABEL = {"type": ["string", "null"], "minLength": 1, "maxLength": LABEL_MAX_CHARS}
 _LABELS = {"type": ["object", "null"], "maxProperties": MAX_LABELS, "additionalProperties": _LABEL}
-_LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MOST, "description": "Null for no limit."}
+_LIMIT = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_LIMIT, "description": "Null for no limit."}
 _TAG = f"^{PREFIX}{NAME}$"
 _SEEN = {
     "type": ["array", "null"],

@@ -290,7 +290,7 @@ class Settler:
         end = min([call_ref(*self._spool.position(AI_TELEMETRY)), *self._counting])
         if self._counting:
             sealed_seq = min(sealed_seq, split_ref(end).seq - 1)
-        due = ledger.due(await self._through_ms(now_ms), sealed_seq, most_reports=PASS_REPORTS)
+        due = ledger.due(await self._through_ms(now_ms), sealed_seq, max_reports=PASS_REPORTS)
         if not due:
             return 0
         received, began_s = {seq: ledger.received_ms(seq) for seq in due}, perf_counter()

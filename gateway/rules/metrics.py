@@ -88,7 +88,7 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
 
     Raises TooLarge; BadPayload where the view is parsed while it is read.
     """
-    out, meter, most_series = UsagePoints(), Meter(context.limits.max_items), context.limits.max_series
+    out, meter, max_series = UsagePoints(), Meter(context.limits.max_items), context.limits.max_series
     for i, resource_metrics in enumerate(metrics.request.resource_metrics):
         meter.take(1 + len(resource_metrics.scope_metrics))
         made, before = resource_origin(resource_metrics.resource, context), out.items
@@ -122,8 +122,8 @@ def normalise_metrics(metrics: Metrics, context: Context) -> UsagePoints:
                 _metric(out, metric, series, at, metrics.faults)
                 is_shape_found = is_shape_found or (table.convention == SHAPE and len(out.points) > n_before)
         out.services[made.attribution.get("service_name")] += out.items - before
-    if len(out.points) > most_series and len({point.key for point in out.points}) > most_series:
-        raise too_many_series(most_series)
+    if len(out.points) > max_series and len({point.key for point in out.points}) > max_series:
+        raise too_many_series(max_series)
     return out
 
 

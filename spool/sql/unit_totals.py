@@ -108,7 +108,7 @@ def why_no_room(connection: Connection, names: Iterable[str], rules: Rules) -> M
     if not new:
         return None
     (count,) = connection.execute("SELECT count(*) FROM unit_stream WHERE NOT gone").fetchone()
-    return Mismatch("too_many_streams", str(rules.most_streams)) if count + new > rules.most_streams else None
+    return Mismatch("too_many_streams", str(rules.max_streams)) if count + new > rules.max_streams else None
 
 
 def stream_for(connection: Connection, metered: Metered, rules: Rules) -> Stream:

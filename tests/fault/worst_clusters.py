@@ -1,7 +1,7 @@
 """Related reports of every shape, size, order and split, to find one that costs more than its
 share: `python -m tests.fault.worst_clusters --minutes 10 --seed 7`.
 
-Each round builds one load of up to `MOST` reports and counts it in a real spool and ledger, beside
+Each round builds one load of up to `MAX_REPORTS` and counts it in a real spool and ledger, beside
 as many unrelated reports in the same requests. Prints a line of JSON for the worst rounds of each
 shape: `work` is the CPU time for one report over that of an unrelated one, `stall_s` the longest
 time for which nothing else ran on the event loop. Exit code 1 when `work` is over `WORK`, when
@@ -32,7 +32,7 @@ STALL_S = 0.5
 ATTEMPTS = 3
 """What a busy machine adds does not repeat; what a shape costs does."""
 LOOK_S = 0.005
-MOST = 12_000
+MAX_REPORTS = 12_000
 FEWEST = 600
 
 
@@ -273,7 +273,7 @@ def _in_order(calls: Sequence[Call], order: str, chance: random.Random) -> list[
 
 async def one_round(shape: Callable[[int, random.Random], Load], chance: random.Random) -> dict[str, object]:
     """Count one load of that shape; what was chosen and seen."""
-    n = int(FEWEST * (MOST / FEWEST) ** chance.random())
+    n = int(FEWEST * (MAX_REPORTS / FEWEST) ** chance.random())
     order = chance.choice(("forwards", "backwards", "shuffled"))
     is_gradual = chance.random() < 0.3
     load = shape(n, chance)

@@ -50,7 +50,7 @@ _CHAINS = struct.Struct("<QQQ")
 CHAINS_BYTES = _CHAINS.size
 _NO_CHAINS = bytes(CHAINS_BYTES)
 NO_SPAN = bytes(8)
-_MOST = (1 << 31) - 1
+_MAX_COUNT = (1 << 31) - 1
 OF_A_FAILURE = 0x5A5A_5A5A_5A5A_5A5A
 """The failed and the successful attempt of a fallback share their id and are two calls."""
 
@@ -205,7 +205,7 @@ def fact_row(call: Call, pack: Callable[..., bytes] = _ROW.pack) -> bytes:
     try:
         return pack(*row, *counts, marks, score, group, session, place, request, 0, 0, 0)
     except struct.error:  # a count beyond 2^31: compared as the largest that fits
-        return pack(*row, *(min(x, _MOST) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
+        return pack(*row, *(min(x, _MAX_COUNT) for x in counts), marks, score, group, session, place, request, 0, 0, 0)
 
 
 def rank(fact: CallDigest) -> int:

@@ -561,14 +561,14 @@ class Ledger:
 
     # ---- settling
 
-    def due(self, received_through_ms: int, seq_through: int, *, most_reports: int) -> list[int]:
+    def due(self, received_through_ms: int, seq_through: int, *, max_reports: int) -> list[int]:
         """The chunks received up to *received_through_ms* and numbered up to *seq_through*,
-        oldest first; they end with *most_reports*.
+        oldest first; they end with *max_reports*.
         """
         found: list[int] = []
         reports = 0
         for seq, chunk in self._chunks.items():
-            if chunk.received_ms > received_through_ms or seq > seq_through or reports >= most_reports:
+            if chunk.received_ms > received_through_ms or seq > seq_through or reports >= max_reports:
                 break
             found.append(seq)
             reports += len(chunk.outcomes)

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 NAMED: Final = re.compile(rb""""device_id":("(?:[^"\\]|\\.)*")""")
 """Within a text the quotes would be escaped, so this is the record's own field."""
 TOGETHER: Final = 200
-MOST: Final = 50_000
+MAX_DEVICES: Final = 50_000
 SHARE: Final = 0.1
 """Of the time: a large backlog is to be sent meanwhile."""
 
@@ -44,12 +44,12 @@ async def add_named(spool: SettledReader, store: DeviceStore) -> None:
 
 
 async def named_in(spool: SettledReader) -> set[str]:
-    """The devices of all records that wait, or the first `MOST`. Raises SpoolError."""
+    """The devices of all records that wait, or the first `MAX_DEVICES`. Raises SpoolError."""
     quoted: set[bytes] = set()
     began_s = time.perf_counter()
     async for body in spool.pending_bodies(AI_TELEMETRY):
         quoted.update(await asyncio.to_thread(NAMED.findall, body))
-        if len(quoted) >= MOST:
+        if len(quoted) >= MAX_DEVICES:
             break
         await asyncio.sleep((time.perf_counter() - began_s) * (1 / SHARE - 1))
         began_s = time.perf_counter()

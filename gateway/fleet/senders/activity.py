@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from gateway.common.contract.parsed_payload import Sent
 from gateway.products.catalogue import SOURCES
 
-MOST: Final = 1000
+MAX_SENDERS: Final = 1000
 """The one that was silent longest goes first."""
 MAX_SERVICES: Final = 200
 """Of one key, format and product; further ones are counted as `OTHER`."""
@@ -149,7 +149,7 @@ class Senders:
         return activity
 
     def _add(self, sender: SenderId, activity: Activity) -> None:
-        if len(self.known) >= MOST:
+        if len(self.known) >= MAX_SENDERS:
             self._forget(next(iter(self.known)))
         self.known[sender] = activity
         self._services[group_of(sender)] = self._services.get(group_of(sender), 0) + 1

@@ -10,7 +10,7 @@ from gateway.fleet.senders.repeats import sent_with
 
 By = tuple[str | None, str, str]
 """Name of the key, format, product."""
-MOST: Final = 1000
+MAX_NOTES: Final = 1000
 """Of each kind of note between two rows of the journal; what is beyond is not noted."""
 
 
@@ -38,12 +38,12 @@ class NotingSenders(Senders):
 
     def sent(self, key: str | None, format_: str, product: str, services: Iterable[Sent]) -> None:
         by = key, format_, product
-        if by in self._sent or len(self._sent) < MOST:
+        if by in self._sent or len(self._sent) < MAX_NOTES:
             self._sent[by] = list(sent_with(self._sent.get(by, ()), list(services)))
 
     def refused(self, key: str | None, format_: str, product: str, reason: str, requests: int = 1) -> None:
         why = (key, format_, product), reason
-        if why in self._refused or len(self._refused) < MOST:
+        if why in self._refused or len(self._refused) < MAX_NOTES:
             self._refused[why] += requests
 
     def take(self) -> SenderNotes:

@@ -140,10 +140,10 @@ def kept_by(request: web.Request) -> filter_form.Names:
 def dimensions_for(request: web.Request, target: str) -> Sequence[str]:
     """What rules of *target* can match; what most calls bring first."""
     tags = [each for each in targets_of(request) if is_tag(each)]
-    return [each for each in dict.fromkeys((*MOST_BROUGHT, *SHOWN, *tags)) if each != target]
+    return [each for each in dict.fromkeys((*COMMON_DIMENSIONS, *SHOWN, *tags)) if each != target]
 
 
-MOST_BROUGHT: Final = ("service_name", "key")
+COMMON_DIMENSIONS: Final = ("service_name", "key")
 """Dimensions whose names calls without a team usually have."""
 
 
@@ -158,7 +158,9 @@ async def known_names(request: web.Request) -> list[tuple[str, str]]:
     where = {target: [Absent.UNKNOWN]}
     try:
         async with queries.allocated(()).apart() as apart:
-            found = [(each, await apart.by(each, within=within, where=where, limit=MAX_NAMES)) for each in MOST_BROUGHT]
+            found = [
+                (each, await apart.by(each, within=within, where=where, limit=MAX_NAMES)) for each in COMMON_DIMENSIONS
+            ]
     except Overloaded:
         return []
     names = [(group.names[0], title_of(dimension)) for dimension, breakdown in found for group in breakdown.groups]

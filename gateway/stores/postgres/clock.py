@@ -30,8 +30,8 @@ class DatabaseClock:
         """Go by the clock of *database*. An answer that took its time changes no more than it
         proves wrong. Raises DatabaseUnavailable.
         """
-        least_ms, most_ms = await database.read(self._ahead)
-        self._ahead_ms = min(max(self._ahead_ms, least_ms), most_ms)
+        least_ms, greatest_ms = await database.read(self._ahead)
+        self._ahead_ms = min(max(self._ahead_ms, least_ms), greatest_ms)
 
     def _ahead(self, connection: PostgresConnection) -> tuple[int, int]:
         """By how much the database's clock is ahead, at least and at most."""

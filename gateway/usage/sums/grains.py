@@ -46,12 +46,12 @@ class Grain(NamedTuple):
     id: int
     """On disk: never changes."""
     dimensions: frozenset[Dimension]
-    most_of_day: int
+    max_of_day: int
     """Series of one day. Folded series come on top, half as many at most."""
-    most_of_hour: int
+    max_of_hour: int
 
-    def most(self, span: int) -> int:
-        return self.most_of_hour if span == HOUR else self.most_of_day
+    def max_series(self, span: int) -> int:
+        return self.max_of_hour if span == HOUR else self.max_of_day
 
 
 def _of(grain_id: int, *dimensions: Dimension, day: int, hour: int) -> Grain:
@@ -152,7 +152,7 @@ def folds(grain: Grain, span: int) -> Iterator[tuple[Collection[str], int]]:
     """The steps by which series beyond the bound are folded: the columns that become "other", and
     how many series the period may have then.
     """
-    most = grain.most(span)
+    most = grain.max_series(span)
     yield (), most
     if 0 < len(grain.dimensions & FINE) < len(grain.dimensions):
         yield grain.dimensions & FINE, most + most // 4

@@ -18,7 +18,7 @@ KEPT_BY: Final[tuple[Dimension, ...]] = tuple(name for name in DIMENSIONS if nam
 Names = tuple[str | None, ...]
 """Of a series, as `KEPT_BY` orders them: "" is unknown, None "other"."""
 _FINE: Final = frozenset(KEPT_BY.index(name) for name in FINE if name in KEPT_BY)
-MOST_OF: Final = {HOUR: 500, DAY: 1000}
+MAX_LATENCY_SERIES: Final = {HOUR: 500, DAY: 1000}
 """Series of an hour and of a day."""
 
 

@@ -205,9 +205,9 @@ def _why_not(disk: Disk, records: Sequence[Metered]) -> Mismatch | None:
 
 def _why_no_room(disk: Disk, names: set[str], rules: Rules) -> Mismatch | None:
     used = {stream.name for stream in disk.streams.values() if not stream.is_gone}
-    if names <= used or len(used | names) <= rules.most_streams:
+    if names <= used or len(used | names) <= rules.max_streams:
         return None
-    return Mismatch("too_many_streams", str(rules.most_streams))
+    return Mismatch("too_many_streams", str(rules.max_streams))
 
 
 def _insert(disk: Disk, records: Sequence[bytes], seqs: Sequence[int], now_ms: int) -> None:

@@ -214,7 +214,7 @@ def test_chunks_fall_due_in_their_order_and_only_when_they_are_sealed() -> None:
     ledger = Ledger(1000)
     for seq in (3, 5, 6):
         count(ledger, seq, call(f"{seq}"))
-    due = partial(ledger.due, most_reports=100)
+    due = partial(ledger.due, max_reports=100)
     assert due(5, 6) == [3, 5]
     assert due(9, 5) == [3, 5]
     assert due(2, 9) == []
@@ -226,7 +226,7 @@ def test_what_is_due_at_once_ends_with_the_chunk_that_makes_it_enough() -> None:
     ledger = Ledger(1000)
     for seq in (1, 2, 3):
         count(ledger, seq, call(f"{seq}"), call(f"{seq} too"))
-    assert [ledger.due(9, 9, most_reports=n) for n in (1, 2, 3, 4, 5)] == [[1], [1], [1, 2], [1, 2], [1, 2, 3]]
+    assert [ledger.due(9, 9, max_reports=n) for n in (1, 2, 3, 4, 5)] == [[1], [1], [1, 2], [1, 2], [1, 2, 3]]
 
 
 def test_a_verdict_that_was_not_written_is_open_again() -> None:

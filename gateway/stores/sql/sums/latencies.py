@@ -12,7 +12,7 @@ from gateway.usage.sums import bounds
 from gateway.usage.sums.buckets import Buckets
 from gateway.usage.sums.grains import DAY, HOUR
 from gateway.usage.sums.latency import (
-    MOST_OF,
+    MAX_LATENCY_SERIES,
     AskedLatency,
     KeptGroup,
     LatencyGroup,
@@ -93,7 +93,7 @@ def _join(connection: Connection, span: int, hour: int) -> bytes | None:
     """The parts of a period as one; None where it has none."""
     series: dict[Names, Buckets] = {}
     for _, body in _bodies(connection, span, hour, hour + 1):
-        add_series(series, decoded(body), MOST_OF[span])
+        add_series(series, decoded(body), MAX_LATENCY_SERIES[span])
     if not series:
         return None
     joined = pack(encoded(series))

@@ -158,7 +158,7 @@ def add_series(connection: Connection, table: SumTable, period: Period, series: 
     span, grain, hour = period
     place = (span, grain.id, hour)
     (held,) = connection.execute(f"SELECT count(*) {table.period}", place).fetchone()
-    if held + len(series) > grain.most(span):
+    if held + len(series) > grain.max_series(span):
         series = within_bounds(grain, span, [*connection.execute(table.find, place)], series)
     connection.executemany(table.add, ((*place, *ids, *_cells(sums)) for ids, sums in series.items()))
 

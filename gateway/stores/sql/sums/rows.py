@@ -69,8 +69,8 @@ class Rows:
         ids = {name: ids_asked(connection, names) for name, names in where.items()}
         if _MODEL in ids:
             ids[_MODEL] = and_versions(connection, ids[_MODEL])
-        most_listed = _MAX_LISTED // max(1, len(parts))
-        among = {name: _among(connection, found, most_listed) for name, found in ids.items()}
+        max_listed = _MAX_LISTED // max(1, len(parts))
+        among = {name: _among(connection, found, max_listed) for name, found in ids.items()}
         given = [each for _, values in among.values() for each in values]
         selects = []
         for part in parts:
@@ -241,9 +241,9 @@ def of_tags(connection: Connection, wanted: Collection[Dimension]) -> _Read:
     return _Read("usage_tag_rollups" if has_tags else "usage_rollups", numbers, has_tags, valued)
 
 
-def _among(connection: Connection, ids: Sequence[int], most_listed: int) -> tuple[str, Sequence[Any]]:
+def _among(connection: Connection, ids: Sequence[int], max_listed: int) -> tuple[str, Sequence[Any]]:
     """What stands behind IN, and its parameters; of a long list that is one."""
-    return (f"({marks(len(ids))})", ids) if len(ids) <= most_listed else one_of(connection, ids, "BIGINT")
+    return (f"({marks(len(ids))})", ids) if len(ids) <= max_listed else one_of(connection, ids, "BIGINT")
 
 
 def marks(count: int) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet.senders.activity import MAX_SERVICES, MOST, OTHER, SenderId, Senders, format_of
+from gateway.fleet.senders.activity import MAX_SENDERS, MAX_SERVICES, OTHER, SenderId, Senders, format_of
 from gateway.fleet.senders.listing import sender_page
 from gateway.fleet.senders.repeats import sent_in
 from gateway.fleet.senders.store import KeptSenders
@@ -65,21 +65,21 @@ def test_the_parts_of_one_request_are_one(senders: Senders) -> None:
 
 
 def test_the_one_that_was_silent_longest_goes_first(senders: Senders) -> None:
-    for number in range(MOST + 5):
+    for number in range(MAX_SENDERS + 5):
         send(senders, key=f"key-{number}")
         send(senders, key="key-0")
-    assert len(senders.known) == MOST
+    assert len(senders.known) == MAX_SENDERS
     assert SenderId("key-0", "otlp.traces", "bot", "OTel/1.0") in senders.known
     assert SenderId("key-1", "otlp.traces", "bot", "OTel/1.0") not in senders.known
 
 
 def test_a_key_with_ever_new_services_does_not_push_out_the_others(senders: Senders) -> None:
     send(senders, key="quiet")
-    for number in range(3 * MOST):
+    for number in range(3 * MAX_SENDERS):
         send(senders, f"service-{number}", key="loud")
     assert SenderId("quiet", "otlp.traces", "bot", "OTel/1.0") in senders.known
     assert len(senders.known) == MAX_SERVICES + 2
-    assert senders.known[SenderId("loud", "otlp.traces", OTHER, "OTel/1.0")].requests == 3 * MOST - MAX_SERVICES
+    assert senders.known[SenderId("loud", "otlp.traces", OTHER, "OTel/1.0")].requests == 3 * MAX_SENDERS - MAX_SERVICES
 
 
 def test_a_refusal_is_put_down_to_the_service_that_sent_last_under_its_key(senders: Senders, clock: Clock) -> None:
@@ -144,7 +144,7 @@ async def test_senders_are_kept_over_a_restart(home: Home, clock: Clock) -> None
 
 async def test_only_what_changed_is_written_and_what_is_gone_is_deleted(home: Home, clock: Clock) -> None:
     kept = await KeptSenders.open(await home.senders(), clock)
-    for number in range(MOST):
+    for number in range(MAX_SENDERS):
         send(kept.senders, key=f"key-{number}")
     await kept.write()
     assert list(kept.senders.changed()) == []

@@ -18,13 +18,15 @@ from tests.support.grpc_calls import Refusal, called, refused
 from tests.support.polling import HANGS_S
 from tests.support.running_gateway import ANY_PORT, running_gateway
 
-MOST = 10
+MAX_CONNECTIONS = 10
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with running_gateway(tmp_path, **{"listen.grpc": ANY_PORT, "limits.max_connections": MOST}) as running:
+    async with running_gateway(
+        tmp_path, **{"listen.grpc": ANY_PORT, "limits.max_connections": MAX_CONNECTIONS}
+    ) as running:
         yield running
 
 
@@ -57,7 +59,7 @@ async def test_a_reflection_stream_too_many_is_refused(gateway: Gateway, monkeyp
 async def test_a_grpc_connection_too_many_is_closed(gateway: Gateway) -> None:
     address = str(gateway.ports.grpc)
     async with AsyncExitStack() as stack:
-        first, *_ = channels = [aio.insecure_channel(address, options=OWN_CONNECTION) for _ in range(MOST)]
+        first, *_ = channels = [aio.insecure_channel(address, options=OWN_CONNECTION) for _ in range(MAX_CONNECTIONS)]
         for channel in channels:
             await stack.enter_async_context(channel)
             assert await called(channel, b"") == b""

@@ -21,7 +21,7 @@ Begun = Callable[[EventStore], Awaitable[object]]
 
 @pytest.fixture
 def store(spool: Spool) -> EventStore:
-    return spool.events(Rules(most_streams=2))
+    return spool.events(Rules(max_streams=2))
 
 
 def key(name: str, says: str = "") -> RepeatKey:

@@ -69,12 +69,12 @@ async def test_they_are_of_the_day_in_which_the_call_began(sums: SumHome) -> Non
 
 
 async def test_services_beyond_the_bound_of_a_day_are_other_and_no_cost_is_lost(sums: SumHome) -> None:
-    most = FAILED_COSTS.most_of_day
-    await store(sums, counted(*(failed("0.5", attribution={"service_name": f"s{n}"}) for n in range(most + 40))))
+    max_rows = FAILED_COSTS.max_of_day
+    await store(sums, counted(*(failed("0.5", attribution={"service_name": f"s{n}"}) for n in range(max_rows + 40))))
     found = amounts(await kept(sums))
-    assert len(found) == most + 1
+    assert len(found) == max_rows + 1
     assert found[Absent.OTHER, "openai", "gpt-4o"] == (40, {"USD": Decimal(20)})
-    assert sum(costs["USD"] for _, costs in found.values()) == Decimal(most + 40) / 2
+    assert sum(costs["USD"] for _, costs in found.values()) == Decimal(max_rows + 40) / 2
 
 
 async def test_days_that_an_earlier_release_counted_are_unknown(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gateway.operate.operation import OperationCall
 from gateway.operate.usage import show
 from gateway.usage.sums.buckets import BOUNDS, PERCENTILES, bucket_of, latency_of
 from gateway.usage.sums.home import SumHome
-from gateway.usage.sums.latency import KEPT_BY, MOST_OF, Names, add_series, decoded, encoded
+from gateway.usage.sums.latency import KEPT_BY, MAX_LATENCY_SERIES, Names, add_series, decoded, encoded
 from gateway.usage.sums.query import UsageQueries
 from gateway.usage.sums.tally import HOUR_MS
 from spool.sql.connection import Connection
@@ -156,7 +156,7 @@ async def parts(database: SqlDatabase[Connection]) -> list[tuple[int, int]]:
 
 
 def test_series_beyond_the_bound_are_folded_and_no_call_is_lost() -> None:
-    most, into = MOST_OF[1], dict[Names, dict[int, int]]()
+    most, into = MAX_LATENCY_SERIES[1], dict[Names, dict[int, int]]()
     add_series(into, ((tuple(f"{name} {n}" for name in KEPT_BY), {7: 1}) for n in range(4 * most)), most)
     assert len(into) <= most + most // 4 + 1
     assert sum(sum(buckets.values()) for buckets in into.values()) == 4 * most

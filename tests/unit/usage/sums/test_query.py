@@ -288,7 +288,7 @@ def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
 
 def replaced(grain: grains.Grain, most: int) -> grains.Grain:
-    return grain._replace(most_of_day=most, most_of_hour=most)
+    return grain._replace(max_of_day=most, max_of_hour=most)
 
 
 async def test_a_question_costs_as_much_as_the_bounds_admit(sums: SumHome, queries: UsageQueries) -> None:
